@@ -140,6 +140,9 @@ func (w *worker) inspectAgain() time.Duration {
 func (w *worker) inspects(j job, now time.Time) bool {
 	_, reachable := j.node.Endpoints[site.Manager]
 	o, r := j.memory.Observed, j.memory.Recorded
+	if soon := now.Add(inspectNeeded); w.awaitsDisks() && w.uninspected.After(soon) {
+		w.uninspected = soon // it gave way, or failed, when nobody waited
+	}
 	known := o.Identity.Known() && j.node.Machine().Matches(o.Identity)
 	still := (r.UnderWay() == 0 || w.awaitsDisks()) && len(o.Facets[site.FacetPower].Pending) == 0 && !w.isBlind()
 	if !reachable || !known || !still || j.leaving || j.node.Inspect == inspectNever || !now.After(w.uninspected) {

@@ -294,6 +294,25 @@ func TestStepThatLastedAsLongAsItsApproval(t *testing.T) {
 	}
 }
 
+// An approved step waits a minute at most until the disks may be read again, although an inspection failed, or gave way, when nobody
+// waited for it. A clock that is set back makes disks old that were read just before.
+func TestDisksAreReadSoonForAnApprovedStep(t *testing.T) {
+	machine := site.Identity{UUID: "5e1d0000-0000-4000-8000-000000000001", Serial: "S"}
+	n := &site.Node{Name: "n1", Identity: machine, Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {}}}
+	j := job{node: n, memory: site.Memory{Observed: site.Observed{Identity: machine}}}
+	for _, after := range []time.Duration{inspectLater, inspectFailed} {
+		now := time.Now()
+		w := &worker{e: &Engine{}, node: n, uninspected: now.Add(after), waitsForDisks: true}
+		if w.inspects(j, now) || !w.inspects(j, now.Add(inspectNeeded+1)) {
+			t.Errorf("inspections may begin after %s: not after %s", after, inspectNeeded)
+		}
+		w = &worker{e: &Engine{}, node: n, uninspected: now.Add(after), reinspect: true}
+		if w.inspects(j, now.Add(after-1)) || !w.inspects(j, now.Add(after+1)) {
+			t.Errorf("nobody waits, and inspections do not begin after %s", after)
+		}
+	}
+}
+
 // What a BMC does not tell of any more says nothing of what is in the machine.
 func TestDisksThatAreNotTold(t *testing.T) {
 	all, part, none := &site.Disks{Serials: []string{"S1", "S2"}}, &site.Disks{Serials: []string{"S1"}, Partly: true}, &site.Disks{}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +31,7 @@ const longest, longestIdle = 15 * time.Second, time.Minute
 // for one approval, and nothing that was confirmed is lost. That is for package judge to decide.
 //
 // With SLIPWAY_PROVE set there are 30 faults of each kind, otherwise SLIPWAY_FAULTS of them. SLIPWAY_SEED draws
-// them. SLIPWAY_KEEP names a folder for the history, which the command beside this test judges too.
+// them. SLIPWAY_KINDS has only those whose name it matches. SLIPWAY_KEEP names a folder for the history, which the command beside this test judges too.
 func TestProveControllersUnderFaults(t *testing.T) {
 	schedule, dice := drawn()
 	if !inOwnNetwork(t) {
@@ -44,7 +47,11 @@ func TestProveControllersUnderFaults(t *testing.T) {
 	defer func() { // also after a wait that was too long
 		leave()
 		there.Wait()
-		w.judges(happened)
+		v := w.verdict()
+		w.holds(v, happened)
+		if !t.Failed() {
+			fmt.Printf("prove: failover %d ok\n", happened)
+		}
 	}()
 	w.settle()
 	for i, f := range schedule {
@@ -60,8 +67,8 @@ func TestProveControllersUnderFaults(t *testing.T) {
 	}
 }
 
-// judges stops all members, the leader last, and has the judge look at what they have done.
-func (w *world) judges(faults int) {
+// verdict stops all members, the leader last, and has the judge look at what they have done.
+func (w *world) verdict() judge.Verdict {
 	w.t.Helper()
 	l, s := w.leader()
 	for _, m := range append(slices.DeleteFunc(slices.Clone(w.members), func(m *member) bool { return m == l || m.dead() }), l) {
@@ -78,10 +85,7 @@ func (w *world) judges(faults int) {
 	}
 	v := judge.Judge(h)
 	w.t.Logf("term %d\n%s", s.Term, v)
-	w.holds(v, faults)
-	if !w.t.Failed() {
-		fmt.Printf("prove: failover %d ok\n", faults)
-	}
+	return v
 }
 
 // drawn is the schedule of faults.
@@ -104,7 +108,12 @@ func drawn() (schedule []string, dice *rand.Rand) {
 		if i%6 == 1 {
 			schedule = append(schedule, "bystander")
 		}
+		if i%3 == 0 && runtime.GOARCH == gripped {
+			schedule = append(schedule, clocks[(uint64(i/3)+seed)%uint64(len(clocks))], disks[(uint64(i/3)+seed)%uint64(len(disks))])
+		}
 	}
+	kinds := regexp.MustCompile(os.Getenv("SLIPWAY_KINDS"))
+	schedule = slices.DeleteFunc(schedule, func(f string) bool { return !kinds.MatchString(f) })
 	dice = rand.New(rand.NewPCG(seed, 11))
 	dice.Shuffle(len(schedule), func(i, j int) { schedule[i], schedule[j] = schedule[j], schedule[i] })
 	return schedule, dice
@@ -114,8 +123,22 @@ func drawn() (schedule []string, dice *rand.Rand) {
 // machines. What is lost in one direction is lost without a word.
 var partitions = []string{"cut off", "no members", "unheard", "deaf", "no machines"}
 
-// noTakeover are the faults after which the leader may go on.
-var noTakeover = []string{"bystander", "no machines", "full disk"}
+// The faults of clocks: that of the leader, of another member or of all jumps by an hour, or that of the leader is set back just as it
+// loses the other members. Clocks stay where they were set until the next jump, through all that happens then.
+var clocks = []string{"clock of all", "clock", "clock and no members", "clock of another"}
+
+// The faults of disks: each write that has to be on the disk takes up to 3 seconds longer, on the host that leads or on another one.
+var disks = []string{"slow disk", "slow disk of another"}
+
+// jump is by how much a clock jumps.
+const jump = time.Hour
+
+// noTakeover are the faults after which the leader may go on, goesOn those after which machines have to be changed soon by
+// whoever leads.
+var (
+	noTakeover = []string{"bystander", "no machines", "full disk", "clock", "clock of all", "clock of another", "slow disk", "slow disk of another"}
+	goesOn     = []string{"bystander", "clock", "clock of all", "clock of another", "slow disk", "slow disk of another"}
+)
 
 // happens lets a fault happen in the middle of a rollout, and waits until another daemon has acted.
 func (w *world) happens(f string, dice *rand.Rand) {
@@ -128,7 +151,7 @@ func (w *world) happens(f string, dice *rand.Rand) {
 		w.t.Fatal("nobody leads")
 	}
 	victim := l
-	if f == "bystander" {
+	if f == "bystander" || strings.HasSuffix(f, "of another") {
 		victim = w.others(l)[dice.IntN(2)]
 	}
 	takes := !slices.Contains(noTakeover, f)
@@ -136,12 +159,13 @@ func (w *world) happens(f string, dice *rand.Rand) {
 	var once sync.Once
 	struck := make(chan error, 1)
 	n := 1 + dice.IntN(150)
+	turn := turns{forward: dice.IntN(2) == 0, slow: time.Duration(200+dice.IntN(2800)) * time.Millisecond}
 	from := w.fleet.CallCount()
 	w.fleet.Watch(func(k int, c lab.Call) {
 		if k >= from+n {
 			once.Do(func() {
-				w.note(judge.Event{At: time.Now(), Kind: judge.Fault, What: f, Address: victim.host, Leads: takes})
-				struck <- w.strike(f, victim)
+				w.note(judge.Event{At: time.Now(), Kind: judge.Fault, What: f, Address: victim.host, Leads: takes, GoesOn: slices.Contains(goesOn, f)})
+				struck <- w.strike(f, victim, turn)
 			})
 		}
 	})
@@ -172,7 +196,7 @@ func (w *world) happens(f string, dice *rand.Rand) {
 			_, now := w.leader()
 			return now.Term > s.Term || slices.ContainsFunc(now.Problems, func(p site.Problem) bool { return strings.Contains(p.What, "no space left") })
 		})
-	case "bystander":
+	case "bystander", "clock", "clock of all", "clock of another", "slow disk", "slow disk of another":
 		w.until("machines are changed", changed.Load)
 	default:
 		w.until("another daemon leads", func() bool { _, now := w.leader(); return now.Term > s.Term })
@@ -204,9 +228,37 @@ func (w *world) leadsFirst() {
 	w.settle()
 }
 
+// turns are what was drawn for a fault: which way a clock jumps, and how slow a disk is.
+type turns struct {
+	forward bool
+	slow    time.Duration
+}
+
+// turn has a member's clock jump, and not far from the right time.
+func (m *member) turn(forward bool) error {
+	if m.clock <= -jump || forward && m.clock < jump {
+		return m.set(m.clock+jump, m.disk)
+	}
+	return m.set(m.clock-jump, m.disk)
+}
+
 // strike begins a fault.
-func (w *world) strike(f string, m *member) error {
+func (w *world) strike(f string, m *member, as turns) error {
 	switch f {
+	case "clock", "clock of another":
+		return m.turn(as.forward)
+	case "clock of all":
+		var errs []error
+		for _, m := range w.members {
+			errs = append(errs, m.turn(as.forward))
+		}
+		return errors.Join(errs...)
+	case "slow disk", "slow disk of another":
+		return m.set(m.clock, as.slow)
+	case "clock and no members":
+		if err := m.set(m.clock-jump, m.disk); err != nil {
+			return err
+		}
 	case "kill", "bystander":
 		return m.cmd.Process.Kill()
 	case "pause":
@@ -236,8 +288,10 @@ func (w *world) strike(f string, m *member) error {
 // mend ends a fault.
 func (w *world) mend(f string, m *member) error {
 	switch f {
-	case "kill", "bystander":
+	case "kill", "bystander", "clock", "clock of all", "clock of another":
 		return nil
+	case "slow disk", "slow disk of another":
+		return m.set(m.clock, 0)
 	case "pause":
 		return m.signal(syscall.SIGCONT)
 	case "cut off":
@@ -274,6 +328,11 @@ func (w *world) holds(v judge.Verdict, faults int) {
 	for _, x := range v.Takeovers {
 		if x.Led > longest || x.Wrote > longestIdle {
 			w.t.Errorf("%s after the fault %s another daemon led, and %s after it a machine was changed", x.Led, x.Fault, x.Wrote)
+		}
+	}
+	for _, x := range v.WentOn {
+		if x.Wrote > longestIdle {
+			w.t.Errorf("%s after the fault %s a machine was changed", x.Wrote, x.Fault)
 		}
 	}
 	installed := 0

@@ -30,7 +30,9 @@ type member struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	paused atomic.Bool
-	held   bool // it stays down until it is started by the test
+	clock  time.Duration // by how much the host's clock is off
+	disk   time.Duration // how much longer than it should the host's disk takes
+	held   bool          // it stays down until it is started by the test
 }
 
 func (w *world) newMember(name string, number byte, witness bool) *member {
@@ -82,6 +84,29 @@ func (m *member) start() {
 		_ = cmd.Wait()
 		close(ended)
 	}()
+	if m.clock != 0 || m.disk != 0 {
+		check(w.t, m.set(m.clock, m.disk))
+	}
+}
+
+// set has the host's clock be off by some time, and its disk take longer than it should, also for a process that is started
+// later.
+func (m *member) set(clock, disk time.Duration) error {
+	if m.clock != clock {
+		m.w.note(judge.Event{At: time.Now(), Kind: judge.Fault, What: "clock " + (clock - m.clock).String(), Address: m.host, SetBack: clock < m.clock})
+	}
+	m.clock, m.disk = clock, disk
+	if !m.w.anchors.begun(m.cmd.Process.Pid, m.w.program) {
+		return nil
+	}
+	if err := m.w.anchors.grip(m.cmd.Process.Pid, clock, disk); err != nil {
+		select {
+		case <-m.ended:
+		case <-time.After(time.Second):
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
 }
 
 func (m *member) dead() bool {
@@ -110,7 +135,7 @@ func (m *member) collect() {
 	check(m.w.t, err)
 	for _, x := range all {
 		at := place{x.Revision, x.Sub}
-		now := judge.Write(x)
+		now := judge.Write{Revision: x.Revision, Sub: x.Sub, Key: x.Key, Value: x.Value, Deleted: x.Deleted}
 		if before, known := m.w.writes[at]; known && before != now {
 			m.w.t.Errorf("revision %d: a member has %+v, and %s has %+v", x.Revision, before, m.name, now)
 		}

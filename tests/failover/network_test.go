@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,8 +24,12 @@ const (
 	images   = "10.95.9.1"
 )
 
-// inOwnNetwork runs the test again in a network and with mounts of its own, and reports whether it is in them.
-func inOwnNetwork(t *testing.T) bool {
+// mistake is a change of a file of the program, before it is built.
+type mistake struct{ file, was, is string }
+
+// inOwnNetwork runs the test again in a network and with mounts of its own, and reports whether it is in them. The program has
+// the mistakes.
+func inOwnNetwork(t *testing.T, mistakes ...mistake) bool {
 	t.Helper()
 	if os.Getenv(insideNetwork) != "" {
 		return true
@@ -34,7 +41,7 @@ func inOwnNetwork(t *testing.T) bool {
 		t.Skip("only root may have networks, and ip makes them")
 	}
 	program := t.TempDir() + "/slipway"
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/slipway")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay(t, mistakes), "-o", program, "../../cmd/slipway")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -48,6 +55,28 @@ func inOwnNetwork(t *testing.T) bool {
 		t.Error(err)
 	}
 	return false
+}
+
+// overlay is a file that has the program built with mistakes (go help build, -overlay).
+func overlay(t *testing.T, mistakes []mistake) string {
+	t.Helper()
+	dir, replace := t.TempDir(), map[string]string{}
+	for i, m := range mistakes {
+		file, err := filepath.Abs("../../" + m.file)
+		check(t, err)
+		from := cmp.Or(replace[file], file)
+		text, err := os.ReadFile(from)
+		check(t, err)
+		if !strings.Contains(string(text), m.was) {
+			t.Fatalf("%s does not have %s any more", m.file, m.was)
+		}
+		replace[file] = fmt.Sprintf("%s/%d.go", dir, i)
+		check(t, os.WriteFile(replace[file], []byte(strings.Replace(string(text), m.was, m.is, 1)), 0o600))
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	check(t, err)
+	check(t, os.WriteFile(dir+"/overlay.json", text, 0o600))
+	return dir + "/overlay.json"
 }
 
 // timeLeft is how long the test may still take.

@@ -47,12 +47,14 @@ type world struct {
 	fleet   *lab.Fleet
 	key     string // private, opens the systems
 	members []*member
+	anchors anchors
 
 	generation int
 	order      []string // the boot order of old-1
 	power      string   // of old-2
 
 	writes map[place]judge.Write
+	stamps *stamps
 	told   notes
 }
 
@@ -108,7 +110,8 @@ func (w *world) git(args ...string) string {
 // daemon is small.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), program: os.Getenv(insideNetwork), generation: 1, order: []string{"Hdd", "Pxe"}, power: "on", writes: map[place]judge.Write{}}
+	w := &world{t: t, dir: t.TempDir(), program: os.Getenv(insideNetwork), generation: 1, order: []string{"Hdd", "Pxe"}, power: "on", writes: map[place]judge.Write{}, stamps: &stamps{all: map[[32]byte]time.Time{}}}
+	w.anchors = findAnchors(t, w.program)
 	if dir := os.Getenv(keep); dir != "" {
 		t.Cleanup(func() { check(t, run("cp "+w.path("a.log")+" "+w.path("b.log")+" "+w.path("c.log")+" "+dir)) })
 	}
@@ -126,6 +129,9 @@ func newWorld(t *testing.T) *world {
 	w.git("-C", "site", "remote", "add", "origin", "../site.git")
 	a, b, c := w.newMember("a", 2, false), w.newMember("b", 3, false), w.newMember("c", 4, true)
 	w.members = []*member{a, b, c}
+	for _, m := range w.members {
+		go w.stamps.follows(t.Context(), m)
+	}
 	does(t, "mount -t tmpfs -o size=800m,mode=700 tmpfs "+a.state())
 	t.Cleanup(func() { _ = run("umount -l " + a.state()) })
 	a.tool("member", "init", a.address(), "--join", a.folder())
@@ -289,7 +295,9 @@ func (w *world) history() judge.History {
 		w.t.Errorf("the laboratory has the last %d of %d calls", len(h.Calls), w.fleet.CallCount())
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(w.writes), func(a, b place) int { return cmp.Or(cmp.Compare(a.revision, b.revision), cmp.Compare(a.sub, b.sub)) }) {
-		h.Writes = append(h.Writes, w.writes[at])
+		x := w.writes[at]
+		x.At = w.stamps.of(x.Key, x.Value)
+		h.Writes = append(h.Writes, x)
 	}
 	text, err := os.ReadFile(w.path("site.git/logs/refs/heads/" + statusBranch))
 	check(w.t, err)

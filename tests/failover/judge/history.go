@@ -34,11 +34,13 @@ type Call struct {
 	Reset   string    `json:"reset"` // the ResetType that is asked for
 }
 
-// Write is a write of a key of the records.
+// Write is a write of a key of the records. At is when it was first seen in the log of a member, by the
+// clock of the test: those of the members may be wrong. A write is there before it counts.
 type Write struct {
 	Revision, Sub int64
 	Key, Value    string
 	Deleted       bool
+	At            time.Time
 }
 
 // Event is what the people of the test did, or were told.
@@ -50,8 +52,12 @@ type Event struct {
 	PID     int    `json:"pid,omitempty"`
 	// What is the kind of a fault.
 	What string `json:"what,omitempty"`
-	// Leads is set if the fault is of the member that led, so that another has to lead.
-	Leads bool `json:"leads,omitempty"`
+	// Leads is set if the fault is of the member that led, so that another has to lead. GoesOn is set if
+	// machines have to be changed soon, by that member or another one.
+	Leads  bool `json:"leads,omitempty"`
+	GoesOn bool `json:"goesOn,omitempty"`
+	// SetBack is set if a clock was set back.
+	SetBack bool `json:"setBack,omitempty"`
 	// Set is the digest of what was approved, Nodes what it was for.
 	Set   string   `json:"set,omitempty"`
 	Nodes []string `json:"nodes,omitempty"`

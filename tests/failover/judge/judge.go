@@ -21,17 +21,20 @@ const (
 type Verdict struct {
 	Broken []string
 	// How much was looked at. Installations are their starts, and Continued how many of these repeated one that an
-	// earlier controller had begun. UsedForNothing are approvals that were used, and nothing was started.
-	Terms, Changes, Installations, Continued, Approvals, UsedForNothing, StatusCommits int
-	// Takeovers are those after the faults of a controller that led.
-	Takeovers []Takeover
+	// earlier controller had begun. UsedForNothing are approvals that were used, and nothing was started. Ended are those that
+	// a controller ended, and said so, because a clock was set back or the machine has more disks than were approved.
+	Terms, Changes, Installations, Continued, Approvals, UsedForNothing, Ended, StatusCommits int
+	// Takeovers are those after the faults of a controller that led. WentOn is how the site went on after faults that
+	// let the controller lead on, or not.
+	Takeovers, WentOn []Takeover
 }
 
-// Takeover is how a site went on after a fault of the controller that led.
+// Takeover is how a site went on after a fault.
 type Takeover struct {
 	Fault string
 	At    time.Time
-	// Led is from the fault to the next term, Wrote to the first change of a machine in it.
+	// Led is from the fault to the next term, Wrote to the first change of a machine in it. Of WentOn, Wrote is
+	// to the first change at all.
 	Led, Wrote time.Duration
 }
 
@@ -65,6 +68,7 @@ type court struct {
 	terms     []term
 	approvals map[string][]*approval // of each node, in the order in which they were opened
 	sessions  map[string][]session   // of each machine
+	learned   map[string]bool        // machines of which a controller has learned of more disks
 }
 
 func (c *court) broken(format string, args ...any) {
@@ -102,10 +106,9 @@ func (c *court) readTerms() {
 			continue
 		}
 		var now struct {
-			Term     uint64    `json:"term"`
-			Holder   string    `json:"holder"`
-			Released bool      `json:"released"`
-			Time     time.Time `json:"time"`
+			Term     uint64 `json:"term"`
+			Holder   string `json:"holder"`
+			Released bool   `json:"released"`
 		}
 		if !c.decode(w, &now) {
 			continue
@@ -114,7 +117,7 @@ func (c *court) readTerms() {
 		if n := len(c.terms); n > 0 {
 			last = c.terms[n-1]
 		}
-		address := c.addressOf(now.Holder, now.Time)
+		address := c.addressOf(now.Holder, w.At)
 		switch {
 		case address == "":
 			c.broken("revision %d: %s holds term %d, and no such process was started", w.Revision, now.Holder, now.Term)
@@ -125,11 +128,11 @@ func (c *court) readTerms() {
 		case now.Term == last.number && !last.released.IsZero():
 			c.broken("revision %d: term %d goes on after it was released", w.Revision, now.Term)
 		case now.Term == last.number && now.Released:
-			c.terms[len(c.terms)-1].released = now.Time
-		case now.Term > last.number && now.Time.Before(last.began):
+			c.terms[len(c.terms)-1].released = w.At
+		case now.Term > last.number && w.At.Before(last.began):
 			c.broken("revision %d: term %d began before term %d", w.Revision, now.Term, last.number)
 		case now.Term > last.number:
-			c.terms = append(c.terms, term{number: now.Term, holder: now.Holder, address: address, began: now.Time})
+			c.terms = append(c.terms, term{number: now.Term, holder: now.Holder, address: address, began: w.At})
 		}
 	}
 	c.verdict.Terms = len(c.terms)
@@ -151,6 +154,10 @@ func (c *court) addressOf(holder string, at time.Time) (address string) {
 func (c *court) decode(w Write, into any) bool {
 	if w.Deleted {
 		c.broken("revision %d: %s was deleted", w.Revision, w.Key)
+		return false
+	}
+	if w.At.IsZero() {
+		c.broken("revision %d: nobody knows when %s was written", w.Revision, w.Key)
 		return false
 	}
 	at := strings.LastIndexByte(w.Value, '#')
@@ -215,9 +222,12 @@ func (c *court) checkChanges() {
 
 func clock(at time.Time) string { return at.UTC().Format("15:04:05.000") }
 
-// takeovers measures how long nobody acted after a fault of the controller that led.
+// takeovers measures how long nobody acted after a fault.
 func (c *court) takeovers() {
 	for _, e := range c.history.Events {
+		if e.Kind == Fault && e.GoesOn {
+			c.wentOn(e)
+		}
 		if e.Kind != Fault || !e.Leads {
 			continue
 		}
@@ -239,4 +249,15 @@ func (c *court) takeovers() {
 		}
 		c.verdict.Takeovers = append(c.verdict.Takeovers, Takeover{e.What, e.At, next.began.Sub(e.At), first.Sub(e.At)})
 	}
+}
+
+// wentOn measures how long no machine was changed after a fault. Whether it may be is looked at elsewhere.
+func (c *court) wentOn(e Event) {
+	for _, x := range c.byArrival() {
+		if x.isChange() && x.When.After(e.At) {
+			c.verdict.WentOn = append(c.verdict.WentOn, Takeover{Fault: e.What, At: e.At, Wrote: x.When.Sub(e.At)})
+			return
+		}
+	}
+	c.broken("nobody changed a machine after the fault %s at %s", e.What, clock(e.At))
 }

@@ -25,25 +25,26 @@ func sealed(value any) string {
 
 // leads is a write of the term.
 func leads(number, pid int, seconds float64, released bool) Write {
-	return Write{Key: "/slipway/v1/s/term", Value: sealed(map[string]any{"term": number, "holder": fmt.Sprint("host, process ", pid), "released": released, "time": at(seconds)})}
+	return Write{Key: "/slipway/v1/s/term", Value: sealed(map[string]any{"term": number, "holder": fmt.Sprint("host, process ", pid), "released": released}), At: at(seconds)}
 }
 
-// approves is a write of the ledger of m1; a number below zero is no time.
+// approves is a write of the ledger of m1, at the last of these times; a number below zero is no time.
 func approves(all ...[2]float64) Write {
-	entries := []map[string]any{}
+	entries, last := []map[string]any{}, 1.0
 	for i, times := range all {
+		last = max(last, times[0], times[1])
 		e := map[string]any{"set": fmt.Sprint("set-", i+1), "opened": at(times[0])}
 		if times[1] >= 0 {
 			e["consumed"] = at(times[1])
 		}
 		entries = append(entries, e)
 	}
-	return Write{Key: "/slipway/v1/s/ledger/m1", Value: sealed(map[string]any{"entries": entries})}
+	return Write{Key: "/slipway/v1/s/ledger/m1", Value: sealed(map[string]any{"entries": entries}), At: at(last)}
 }
 
 // logsIn is a write of the sessions on m1.
 func logsIn(all ...session) Write {
-	return Write{Key: "/slipway/v1/s/sessions/m1", Value: sealed(map[string]any{"manager": all})}
+	return Write{Key: "/slipway/v1/s/sessions/m1", Value: sealed(map[string]any{"manager": all}), At: at(30)}
 }
 
 const id = "/redfish/v1/" + sessions + "/"
@@ -161,6 +162,21 @@ func TestBadHistories(t *testing.T) {
 		{"a term that began earlier", "began before term 1", func(h *History) { h.Writes[4] = leads(2, 22, 0.5, false) }},
 		{"an unknown holder", "no such process was started", func(h *History) { h.Writes[4] = leads(2, 33, 32, false) }},
 		{"a term that was deleted", "was deleted", func(h *History) { h.Writes[3] = Write{Key: h.Writes[3].Key, Deleted: true} }},
+		{"an approval that ended before a clock was set back", "ended without being used: the clock was set back", func(h *History) {
+			h.Writes[5] = ends(h.Writes[5], "the clock was set back, so")
+			h.Events = append(h.Events, Event{At: at(36), Kind: Fault, What: "clock", SetBack: true})
+		}},
+		{"an approval that was used although it ended", "ended, and was used", func(h *History) {
+			h.Writes[5] = ends(h.Writes[5], "the clock was set back, so")
+			h.Events = append(h.Events, Event{At: at(30), Kind: Fault, What: "clock", SetBack: true})
+		}},
+		{"an approval that ended for other disks than before", "ended without being used: the disks", func(h *History) {
+			h.Writes[5] = ends(h.Writes[5], "the disks of the machine are now A, C and were A, B")
+		}},
+		{"a write of which nobody knows when it was", "nobody knows when", func(h *History) { h.Writes[4].At = time.Time{} }},
+		{"nothing goes on after a fault", "nobody changed a machine", func(h *History) {
+			h.Events = append(h.Events, Event{At: at(60), Kind: Fault, What: "clock", GoesOn: true})
+		}},
 		{"a hole in the history", "revisions 6 to 6", func(h *History) { h.Writes = slices.Delete(h.Writes, 4, 5) }},
 		{"a status commit that is left out", "leaves out c2", func(h *History) { h.Branch.Parents["c3"] = []string{"c1"} }},
 		{"a status branch that was deleted", "its next update began", func(h *History) { h.Branch.Updates[1] = [2]string{"", "c2"} }},
@@ -176,6 +192,28 @@ func TestBadHistories(t *testing.T) {
 		}
 		if v := Judge(h); !slices.ContainsFunc(v.Broken, func(x string) bool { return strings.Contains(x, c.want) }) {
 			t.Errorf("%s: found %q, want %q", c.name, v.Broken, c.want)
+		}
+	}
+}
+
+// ends is the write of a ledger whose second approval a controller ended.
+func ends(w Write, why string) Write {
+	w.Value = strings.Replace(w.Value, `"opened":"2026-03-01T12:00:34Z"`, `"opened":"2026-03-01T12:00:34Z","ended":"2026-03-01T12:00:35Z","why":"`+why+`"`, 1)
+	return w
+}
+
+// An approval that was ended because a clock was set back, or the machine has more disks, is not lost: its end is recorded, with the reason.
+func TestApprovalThatEndsByARule(t *testing.T) {
+	for _, why := range []string{"the clock was set back, so", "the disks of the machine are now A, B, C and were A, B"} {
+		h := good()
+		h.Calls = slices.DeleteFunc(h.Calls, func(x Call) bool { return x.When.After(at(36)) })
+		h.Calls = append(h.Calls, call(36.5, b, "PATCH", "Systems/1", 200))
+		h.Events = append(h.Events, Event{At: at(31), Kind: Fault, What: "clock", GoesOn: true, SetBack: true})
+		h.Writes[5] = ends(h.Writes[5], why)
+		h.Writes[6] = h.Writes[5]
+		h.number()
+		if v := Judge(h); len(v.Broken) > 0 || v.Ended != 1 || len(v.WentOn) != 1 || v.WentOn[0].Wrote != 4*time.Second {
+			t.Errorf("found %q in %+v", v.Broken, v)
 		}
 	}
 }

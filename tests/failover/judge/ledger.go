@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -9,9 +10,10 @@ import (
 // approval is a person's approval of one installation of one node.
 type approval struct {
 	node, set string
-	opened    time.Time
-	used      time.Time
-	revision  int64 // of the first record that has it
+	opened    time.Time // by the clock of the controller, as consumed
+	consumed  time.Time // zero while it was not used
+	used      time.Time // when it was recorded
+	ended     bool
 }
 
 // entry is an approval as the ledger of a node has it.
@@ -23,12 +25,19 @@ type entry struct {
 	Why      string    `json:"why"`
 }
 
+// setBack is how a controller says that it ends an approval because of its clock (docs/approvals.md).
+const setBack = "the clock was set back"
+
+// otherDisks is how a controller says that it ends an approval because it has learned of other disks than the approval names.
+var otherDisks = regexp.MustCompile(`^the disks of the machine are now (.*) and were (.*)$`)
+
 // kept is how many approvals that were used the ledger keeps of a node.
 const kept = 8
 
-// readLedger follows each approval through the records. Nothing in the tests ends one but its use.
+// readLedger follows each approval through the records. What else ends one in the tests
+// is in checkEnd.
 func (c *court) readLedger() {
-	c.approvals = map[string][]*approval{}
+	c.approvals, c.learned = map[string][]*approval{}, map[string]bool{}
 	for _, w := range c.history.Writes {
 		_, node, is := strings.Cut(w.Key, "/ledger/")
 		var account struct {
@@ -39,7 +48,7 @@ func (c *court) readLedger() {
 		}
 		for _, known := range c.approvals[node] {
 			i := slices.IndexFunc(account.Entries, func(e entry) bool { return e.Set == known.set && e.Opened.Equal(known.opened) })
-			if i < 0 && known.used.IsZero() {
+			if i < 0 && known.used.IsZero() && !known.ended {
 				c.broken("revision %d: the approval %s for %s is gone, and was not used", w.Revision, known.set, node)
 				known.used = known.opened // reported once
 			} else if i < 0 && len(account.Entries) < kept {
@@ -56,23 +65,47 @@ func (c *court) readLedger() {
 }
 
 func (c *court) readEntry(w Write, node string, e entry) {
-	if !e.Ended.IsZero() {
-		c.broken("revision %d: the approval %s for %s ended without being used: %s", w.Revision, e.Set, node, e.Why)
-	}
 	all := c.approvals[node]
 	i := slices.IndexFunc(all, func(a *approval) bool { return a.set == e.Set && a.opened.Equal(e.Opened) })
 	if i < 0 {
-		c.approvals[node] = append(all, &approval{node, e.Set, e.Opened, e.Consumed, w.Revision})
-		return
+		i = len(all)
+		c.approvals[node] = append(all, &approval{node: node, set: e.Set, opened: e.Opened})
 	}
-	switch known := all[i]; {
-	case known.used.IsZero():
-		known.used = e.Consumed
+	known := c.approvals[node][i]
+	if !e.Ended.IsZero() && !known.ended {
+		known.ended = true
+		c.checkEnd(w, node, e)
+	}
+	switch {
+	case e.Consumed.Equal(known.consumed):
+	case known.ended:
+		c.broken("revision %d: the approval %s for %s ended, and was used", w.Revision, e.Set, node)
+	case known.consumed.IsZero():
+		known.consumed, known.used = e.Consumed, w.At
 	case e.Consumed.IsZero():
 		c.broken("revision %d: the approval %s for %s was used, and is open again", w.Revision, e.Set, node)
-	case !e.Consumed.Equal(known.used):
-		c.broken("revision %d: the approval %s for %s was used at %s, and again at %s", w.Revision, e.Set, node, clock(known.used), clock(e.Consumed))
+	default:
+		c.broken("revision %d: the approval %s for %s was used at %s, and again at %s", w.Revision, e.Set, node, clock(known.consumed), clock(e.Consumed))
 	}
+}
+
+// checkEnd allows an approval to end without being used for two reasons only: a clock was set back before, or a machine has
+// disks besides those that were approved, once: its BMC does not list all that its system does.
+func (c *court) checkEnd(w Write, node string, e entry) {
+	disks := otherDisks.FindStringSubmatch(e.Why)
+	switch {
+	case strings.HasPrefix(e.Why, setBack) && slices.ContainsFunc(c.history.Events, func(x Event) bool { return x.SetBack && x.At.Before(w.At) }):
+	case disks != nil && !c.learned[node] && hasAll(strings.Split(disks[1], ", "), strings.Split(disks[2], ", ")):
+		c.learned[node] = true
+	default:
+		c.broken("revision %d: the approval %s for %s ended without being used: %s", w.Revision, e.Set, node, e.Why)
+		return
+	}
+	c.verdict.Ended++
+}
+
+func hasAll(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(x string) bool { return !slices.Contains(all, x) })
 }
 
 // checkApprovals looks for each approval that a person was told is recorded.

@@ -14,19 +14,14 @@ const most = 40
 // and what was broken.
 func (v Verdict) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "judged: %d terms, %d changes of machines, %d starts of installations (%d continued), %d approvals (%d used for nothing), %d updates of the status branch\n",
-		v.Terms, v.Changes, v.Installations, v.Continued, v.Approvals, v.UsedForNothing, v.StatusCommits)
-	kinds := map[string][]Takeover{}
-	var names []string
-	for _, t := range v.Takeovers {
-		if kinds[t.Fault] == nil {
-			names = append(names, t.Fault)
-		}
-		kinds[t.Fault] = append(kinds[t.Fault], t)
+	fmt.Fprintf(&s, "judged: %d terms, %d changes of machines, %d starts of installations (%d continued), %d approvals (%d used for nothing, %d ended by a rule), %d updates of the status branch\n",
+		v.Terms, v.Changes, v.Installations, v.Continued, v.Approvals, v.UsedForNothing, v.Ended, v.StatusCommits)
+	for _, name := range faults(v.WentOn) {
+		all := of(v.WentOn, name)
+		fmt.Fprintf(&s, "%s, %d times: %s\n", name, len(all), spread("a machine was changed after", all, func(t Takeover) time.Duration { return t.Wrote }))
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		all := kinds[name]
+	for _, name := range faults(v.Takeovers) {
+		all := of(v.Takeovers, name)
 		fmt.Fprintf(&s, "%s, %d times: %s\n", name, len(all), spread("the next led after", all, func(t Takeover) time.Duration { return t.Led }))
 		fmt.Fprintf(&s, "%s\n", spread("  and changed a machine after", all, func(t Takeover) time.Duration { return t.Wrote }))
 		s.WriteString(histogram(all))
@@ -38,10 +33,23 @@ func (v Verdict) String() string {
 	return s.String()
 }
 
-func spread(words string, all []Takeover, of func(Takeover) time.Duration) string {
+// faults are the kinds of faults among some, sorted.
+func faults(all []Takeover) (kinds []string) {
+	for _, t := range all {
+		kinds = append(kinds, t.Fault)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+func of(all []Takeover, fault string) []Takeover {
+	return slices.DeleteFunc(slices.Clone(all), func(t Takeover) bool { return t.Fault != fault })
+}
+
+func spread(words string, all []Takeover, length func(Takeover) time.Duration) string {
 	var times []time.Duration
 	for _, t := range all {
-		times = append(times, of(t))
+		times = append(times, length(t))
 	}
 	slices.Sort(times)
 	return fmt.Sprintf("%s %.1f to %.1f s, median %.1f s", words, times[0].Seconds(), times[len(times)-1].Seconds(), times[len(times)/2].Seconds())
