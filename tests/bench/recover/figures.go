@@ -97,9 +97,14 @@ func (b *bed) byCommit(ctx context.Context) ([]string, error) {
 		}
 	}
 	released := time.Since(pushed)
-	if err := b.publishes(ctx, "shell", in, "the derived passwords are replaced", func(page string) bool { return replaced.MatchString(page) && b.changed(before, nil) }); err != nil {
+	if err := until(ctx, "all have new passwords", 200*time.Millisecond, func() bool { return b.changed(before, nil) }); err != nil {
 		return nil, err
 	}
+	last := time.Since(pushed)
+	if err := b.publishes(ctx, "shell", in, "the derived passwords are replaced", replaced.MatchString); err != nil {
+		return nil, err
+	}
+	known := time.Since(pushed)
 	// Slipway took the machines over by the account of the factory. That login counts as replaced once it has logged in
 	// with the new password of that account everywhere.
 	b.edit("manager: credential: \"bmc-own\"", "manager: credential: \"bmc\"")
@@ -116,7 +121,8 @@ func (b *bed) byCommit(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	steps := w.steps()
-	rig.Progress("by a commit: the others had new passwords after %.1f s, the three were released after %.1f s, all clear after %.1f s; %d old passwords were tried, all refused", others.Seconds(), released.Seconds(), clear.Seconds(), tried)
+	rig.Progress("by a commit: the others had new passwords after %.1f s, the three were released after %.1f s, they had theirs after %.1f s, the status branch said so after %.1f s, all clear after %.1f s; %d old passwords were tried, all refused",
+		others.Seconds(), released.Seconds(), last.Seconds(), known.Seconds(), clear.Seconds(), tried)
 	rig.Progress("single steps: %d of switching off, %d of setting passwords", steps.offs, steps.sets)
 	name := fmt.Sprintf("-%d", b.n)
 	if quarantine > bound {
