@@ -74,6 +74,7 @@ func TestProveHostLostInARotationOfTheSite(t *testing.T) {
 func newArk(t *testing.T) *ark {
 	t.Helper()
 	a := &ark{town: foundTown(t, []string{"old-1", "old-2", "old-3"}, atOnce), birds: map[string]string{"the factory's": password}, texts: map[string]string{}}
+	a.waits = 3 * time.Minute
 	var err error
 	a.key, err = sitekey.Create(a.path("site.key"))
 	check(t, err)
@@ -165,6 +166,17 @@ func (a *ark) loses(kill, epoch int) {
 	a.reads(fmt.Sprintf("host %d: ", epoch-1))
 	check(a.t, os.RemoveAll(a.path("state")))
 	a.startProgram(program, "GOTRACEBACK=crash")
+	a.takesOver()
+}
+
+// takesOver has a person say that the host before is gone, once the daemon asks.
+func (a *ark) takesOver() {
+	a.t.Helper()
+	a.status("it asks whether the other daemon is gone", func(s site.Status) bool {
+		return slices.ContainsFunc(s.Problems, func(p site.Problem) bool { return strings.Contains(p.What, "slipway take-over") })
+	})
+	_, err := a.ask.Do(a.t.Context(), "", site.Order{Verb: site.VerbTakeOver, Reason: "the host is lost", By: "e2e"})
+	check(a.t, err)
 }
 
 // done is how many machines have the password of an epoch.
@@ -215,4 +227,84 @@ func (a *ark) searched() {
 			}
 		}
 	}
+}
+
+// The bootstrap host is the compromised machine, and the site key has no copy: the drill of docs/compromise.md. Another host has another
+// key, the login of an administrator that was never on the old one, and the repository. Slipway sends no password of the lost key,
+// touches no machine, and gives all of them other passwords.
+func TestDrillHostIsCompromisedAndSiteKeyIsLost(t *testing.T) {
+	t.Parallel()
+	a := newArk(t)
+	const accounts = `slipway: {role: "administrator", credential: "bmc-own"}, monitor: {role: "readOnly", credential: "mon"}`
+	a.design(1, "bmc", accounts)
+	a.start()
+	a.settled("taken over", 1)
+	a.design(1, "bmc-own", accounts)
+	a.settled("its own login", 1)
+	a.daemon.kill()
+	check(t, os.RemoveAll(a.path("state")))
+	check(t, os.RemoveAll(a.path("cred")))
+	check(t, os.Remove(a.path("site.key")))
+	check(t, os.Remove(a.path("secrets.key")))
+	stolen, calls := map[string]bool{}, a.fleet.CallCount()
+	for epoch := 1; epoch <= 4; epoch++ {
+		for i := range a.names {
+			stolen[a.derivedOf(i, epoch)] = true
+		}
+	}
+	stolen[sealedOf(1)] = true
+
+	before := a.key.Public()
+	var err error
+	a.key, err = sitekey.Create(a.path("site.key"))
+	check(t, err)
+	id, err := sealed.Create(a.path("secrets.key"), sealed.Classic)
+	check(t, err)
+	a.to, err = sealed.ParseRecipient(id.Recipients()[0], sealed.Means{})
+	check(t, err)
+	a.rules.cue = strings.Replace(a.rules.cue, before, a.key.Public(), 1)
+	a.write("site/secrets/recipients", "# the next host\n"+a.to.Text+"\n")
+	a.write("cred/bmc-own", "hosts: 127.95.1.0/24\nuse: redfish\nports: 1024-65535\n")
+	a.write("cred/bmc", "hosts: 127.95.1.0/24\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
+	a.write("cred/os", "hosts: 127.95.2.0/24\nuse: ssh\nports: 1024-65535\nusername: admin\n\n"+a.town.key)
+	a.design(2, "bmc-own", accounts) // as if somebody had not thought of the login
+	a.start()
+	a.status("without the lost key nobody is logged in", func(s site.Status) bool {
+		return len(s.Nodes) == len(a.names) && !slices.ContainsFunc(s.Nodes, func(n site.NodeStatus) bool {
+			return n.Reason == "" || n.State == site.InSync || n.State == site.Progressing
+		})
+	})
+	for _, c := range a.fleet.Calls()[calls:] {
+		if c.Write() || c.Method == "POST" {
+			t.Errorf("with another key %s was asked: %s %s", c.Machine, c.Method, c.Path)
+		}
+	}
+	a.design(2, "bmc", accounts)
+	a.eventually("all have the passwords of the next key", func() bool {
+		r, err := a.ask.Report("")
+		if slices.ContainsFunc(r.Status.Problems, func(p site.Problem) bool { return strings.Contains(p.What, "slipway take-over") }) {
+			_, _ = a.ask.Do(t.Context(), "", site.Order{Verb: site.VerbTakeOver, Reason: "the host is compromised", By: "e2e"}) // asked again below
+		}
+		for _, n := range r.Status.Nodes {
+			if n.Approve != "" {
+				_, _ = a.ask.Do(t.Context(), "", site.Order{Verb: site.VerbApprove, Node: n.Name, Shown: n.Approval, By: "e2e"}) // it may be over
+			}
+		}
+		return err == nil && allInSync(r.Status) && a.rotated(2)
+	})
+	a.design(2, "bmc-own", accounts)
+	a.settled("its own login again", 2)
+	for _, name := range a.names {
+		for _, b := range a.fleet.Machine(name).Accounts() {
+			if stolen[b.Password] {
+				t.Errorf("%s of %s has a password that the lost host had", b.User, name)
+			}
+		}
+	}
+	for _, c := range a.fleet.Calls()[calls:] {
+		if c.Write() && !strings.Contains(c.Path, "/AccountService/") {
+			t.Errorf("%s was asked for another change: %s %s %s", c.Machine, c.Method, c.Path, c.Reset)
+		}
+	}
+	a.stop()
 }
