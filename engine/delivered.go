@@ -68,7 +68,7 @@ func (d *delivered) add(ctx context.Context, e *Engine, holder string, is site.D
 		return nil
 	}
 	if err := e.Records.PutDelivered(ctx, holder, now); err != nil {
-		return fmt.Errorf("record that %s is given the %s, which is not sent before: %w", holder, is.Secret, err)
+		return fmt.Errorf("%s was not sent to %s: Slipway records a secret before it sends it, and could not: %w", is.Secret, holder, err)
 	}
 	d.is.Store(&now)
 	return nil
@@ -79,17 +79,22 @@ const deliveriesLast = 400 * 24 * time.Hour
 
 // forgetDelivered forgets what holders were given that left the design long ago.
 func (e *Engine) forgetDelivered(ctx context.Context) error {
-	for _, holder := range e.holdersGone(time.Now()) {
-		if err := e.deliveriesOf(holder).forget(ctx, e, holder); err != nil {
+	now := time.Now()
+	for _, holder := range e.holdersGone(now) {
+		if err := e.deliveriesOf(holder).forget(ctx, e, holder, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *delivered) forget(ctx context.Context, e *Engine, holder string) error {
+// forget forgets a holder, unless it was given something meanwhile.
+func (d *delivered) forget(ctx context.Context, e *Engine, holder string, now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if is := d.is.Load(); is == nil || !isOld(is, now) {
+		return nil
+	}
 	if err := e.Records.ForgetDelivered(ctx, holder); err != nil {
 		return fmt.Errorf("forget what %s was given: %w", holder, err)
 	}
@@ -97,27 +102,30 @@ func (d *delivered) forget(ctx context.Context, e *Engine, holder string) error 
 	return nil
 }
 
-// holdersGone are the holders that are in no design, and in no incident that is not over, and were given
-// nothing for long.
+// isOld reports whether a holder was given nothing for long.
+func isOld(is *site.Delivered, now time.Time) bool {
+	return !slices.ContainsFunc(is.Given, func(g site.Delivery) bool { return now.Sub(g.When) < deliveriesLast })
+}
+
+// holdersGone are the holders that are in no design and were given nothing for long; none while an incident is not over,
+// whose secrets any of them may still have.
 func (e *Engine) holdersGone(now time.Time) (gone []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.design == nil {
 		return nil
 	}
-	held := map[string]bool{}
 	for _, i := range e.incidents {
-		for _, name := range i.Incident.Nodes {
-			held[name] = held[name] || !i.IsOver()
+		if !i.IsOver() {
+			return nil
 		}
 	}
 	for holder, d := range e.delivered {
 		is := d.is.Load()
 		hypervisor, isOne := strings.CutPrefix(holder, "hypervisor ")
 		switch {
-		case is == nil, e.workers[holder] != nil, isOne && e.design.Hypervisors[hypervisor] != nil, held[holder]:
-		case slices.ContainsFunc(is.Given, func(g site.Delivery) bool { return now.Sub(g.When) < deliveriesLast }):
-		default:
+		case is == nil, e.workers[holder] != nil, isOne && e.design.Hypervisors[hypervisor] != nil:
+		case isOld(is, now):
 			gone = append(gone, holder)
 		}
 	}
@@ -134,6 +142,8 @@ func instanceOf(n *site.Node, r site.Recorded) (machine string, generation int) 
 	switch {
 	case r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall:
 		generation = r.InFlight.Step.Generation
+	case r.Installing != nil:
+		generation = r.Installing.Generation
 	case r.Installed != nil:
 		generation = r.Installed.Generation
 	}

@@ -25,6 +25,11 @@ func (t table) Get(r secret.Request) (secret.Value, error) {
 	return secret.Value{}, secret.ErrMissing
 }
 
+// plainRoot is a site key, from which everything derives the same.
+type plainRoot struct{}
+
+func (plainRoot) Derive(_ string, size int) ([]byte, error) { return make([]byte, size), nil }
+
 // known are the secrets that a holder was given, those that were seen with an "!".
 func known(e *Engine, holder string) (names []string) {
 	if is := e.deliveriesOf(holder).is.Load(); is != nil {
@@ -125,6 +130,34 @@ func TestWhatCannotBeRecordedIsNotSent(t *testing.T) {
 	}
 }
 
+// Slipway reaches a machine, to switch it off for an incident too, while nothing can be recorded: a password that is recorded
+// is sent again without a write.
+func TestAPasswordThatIsRecordedNeedsNoWrite(t *testing.T) {
+	e, w := gated(t)
+	var err error
+	if e.versions, err = secret.VersionsOf(plainRoot{}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	e.Secrets = table{"bmc": secret.New("", "canary")}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	get := func(ctx context.Context) error {
+		_, err := w.loginsTo(ctx, w.node, site.Manager).Get(secret.Request{Name: "bmc"})
+		return err
+	}
+	if get(ended) == nil || get(t.Context()) != nil {
+		t.Fatal("the context does not keep anything from being recorded")
+	}
+	w.memory.Recorded.Installed = &site.Installation{Generation: 7} // a BMC keeps its password
+	if err := get(ended); err != nil {
+		t.Error(err)
+	}
+	e.Secrets = table{"bmc": secret.New("", "another")}
+	if err := get(ended); err == nil || !strings.Contains(err.Error(), "credential bmc was not sent to n1: Slipway records a secret before it sends it") {
+		t.Errorf("another password: %v", err)
+	}
+}
+
 // The login to a hypervisor goes to it and the node that it runs on, and not to its guest.
 func TestLoginToAHypervisorIsItsOwn(t *testing.T) {
 	e, w := gated(t)
@@ -172,4 +205,50 @@ func TestStatusJudgesNoIncidentAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows("the server is down")
+}
+
+// Whoever has left the design may still have what an open incident wants replaced.
+func TestAnOpenIncidentForgetsNoDelivery(t *testing.T) {
+	e, w := gated(t)
+	now := time.Now()
+	old := site.Delivery{Secret: "credential bmc", Version: "k.1", When: now.Add(-2 * deliveriesLast)}
+	e.restoreDeliveredLocked(map[string]site.Delivered{"gone": {Given: []site.Delivery{old}}})
+	i := site.IncidentState{Name: "shell", ID: "i", Acted: now, Follows: true, Incident: site.Incident{Nodes: []string{w.name}},
+		Nodes: map[string]site.IncidentNode{w.name: {Released: now}}}
+	e.incidents["i"] = i
+	if gone := e.holdersGone(now); len(gone) != 0 {
+		t.Errorf("forgotten while an incident is open: %v", gone)
+	}
+	i.Clear = now
+	e.incidents["i"] = i
+	if gone := e.holdersGone(now); !slices.Equal(gone, []string{"gone"}) {
+		t.Errorf("forgotten when it is over: %v", gone)
+	}
+	d := e.deliveriesOf("gone") // which comes back before it is forgotten
+	again := site.Delivery{Secret: "credential bmc", Version: "k.2", When: now}
+	if err := errors.Join(d.add(t.Context(), e, "gone", again), d.forget(t.Context(), e, "gone", now)); err != nil || len(known(e, "gone")) != 2 {
+		t.Errorf("it was given something meanwhile: %q, %v", known(e, "gone"), err)
+	}
+	if err := d.forget(t.Context(), e, "gone", now.Add(deliveriesLast)); err != nil || len(known(e, "gone")) != 0 {
+		t.Errorf("after as long again: %q, %v", known(e, "gone"), err)
+	}
+}
+
+// An incident keeps which system each node had, and an installation under way counts as that: what proves itself later with
+// the same generation is no later system.
+func TestAnIncidentKeepsTheGenerationOfEachNode(t *testing.T) {
+	e, w := gated(t)
+	w.memory.Recorded.Installed = &site.Installation{Generation: 3}
+	is := func(want int) {
+		t.Helper()
+		nodes, missing := e.nodesOf(site.Incident{Nodes: []string{w.name}})
+		if got := nodes[w.name].Generation; got != want || len(missing) != 0 {
+			t.Errorf("generation %d, want %d; missing %v", got, want, missing)
+		}
+	}
+	is(3)
+	w.memory.Recorded.Installing = &site.Installation{Generation: 4}
+	is(4)
+	w.memory.Recorded.InFlight = &site.InFlight{Step: site.Step{Action: site.ActionInstall, Generation: 5}}
+	is(5)
 }

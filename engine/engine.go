@@ -237,7 +237,7 @@ func New(c Config) *Engine {
 	if c.Key != nil {
 		var err error
 		if versions, err = secret.VersionsOf(c.Key, c.Site); err != nil {
-			c.Log.Error("versions of secrets are not told apart", "err", err)
+			c.Log.Error("no key for versions of secrets could be derived from the site key, so incidents cannot show whether secrets were replaced", "err", err)
 		}
 	}
 	if c.Seed == 0 {

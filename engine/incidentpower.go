@@ -65,8 +65,9 @@ func (e *Engine) incidentsLocked() (all []site.IncidentState) {
 				i.Waits = e.waitsLocked(&i)
 				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes, e.secretFactsLocked())
 			}
-			i.Exposed = withoutVersions(e.judgedLastLocked(&i))
+			i.Exposed = e.judgedLastLocked(&i)
 		}
+		i.Exposed = withoutVersions(i.Exposed)
 		i.Nodes = maps.Clone(i.Nodes)
 		for name, n := range i.Nodes {
 			n.Power, n.StaysOff = e.powerOfLocked(name, n)

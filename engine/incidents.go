@@ -244,7 +244,8 @@ func (e *Engine) nodesOf(in site.Incident) (nodes map[string]site.IncidentNode, 
 	nodes = map[string]site.IncidentNode{}
 	for _, name := range in.Nodes {
 		if w := e.workers[name]; w != nil {
-			nodes[name] = site.IncidentNode{Machine: w.node.Machine()}
+			_, generation := instanceOf(w.node, w.memory.Recorded)
+			nodes[name] = site.IncidentNode{Machine: w.node.Machine(), Generation: generation}
 		} else {
 			nodes[name] = site.IncidentNode{}
 			missing = append(missing, name)

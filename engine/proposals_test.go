@@ -37,7 +37,7 @@ func TestProposalIsToldAsItsComment(t *testing.T) {
 		if d.Review.Comment != v.Comment || d.Set != v.Set || d.Losses.Digest() != v.Set || d.Erases != 1 || d.Verdict != site.PlainLine(v.Verdict) || !d.Planned.Equal(v.When) {
 			t.Errorf("told is %+v", d.ProposalBrief)
 		}
-		if d.Waits != "Slipway's comment: until it can be read on the forge, merging does not approve erasing 1 machine" || len(d.Nodes) != 1 || d.Nodes[0].Node != "n1" || d.Counts[site.MergeErases] != 1 || len(d.Review.Plan.Nodes) != 1 || !d.Shown.IsZero() {
+		if d.Waits != "its comment to appear on the forge; until then, merging does not approve erasing 1 machine" || len(d.Nodes) != 1 || d.Nodes[0].Node != "n1" || d.Counts[site.MergeErases] != 1 || len(d.Review.Plan.Nodes) != 1 || !d.Shown.IsZero() {
 			t.Errorf("told is %+v of %+v", d.ProposalBrief, d.Nodes)
 		}
 		if len(d.Proposal.Title) > 400 {

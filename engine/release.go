@@ -27,9 +27,9 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	case o.Incident != "" && len(under) == 0:
 		return "", fmt.Errorf("%w: no incident %s holds this node; if it is still under quarantine, run `slipway release %s`", site.ErrRefused, site.Printable(o.Incident), o.Node)
 	case len(under) > 0 && len(named) == 0:
-		first := under[0]
+		first, _ := e.judgedIncident(under[0].ID)
 		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s If people have done what has to be done, run `slipway release %s --incident %s`",
-			site.ErrRefused, o.Node, incidentNames(under), say.Count(len(first.Exposed), "secret"), "to replace, and "+strings.Join(site.IncidentLeftOver, " "), o.Node, first.Name)
+			site.ErrRefused, o.Node, incidentNames(under), say.Count(first.ToReplace(), "secret"), "to replace, and "+strings.Join(site.IncidentLeftOver, " "), o.Node, first.Name)
 	}
 	if err := e.endIncidents(ctx, named, w, o); err != nil {
 		return "", err
@@ -40,22 +40,24 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 				return "", fmt.Errorf("incident %s no longer holds %s, and %s does, which could not be recorded: %w", o.Incident, o.Node, incidentNames(rest), err)
 			}
 		}
-		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)), nil
+		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)) + e.notClear(named), nil
 	}
 	if o.Node != "" && w == nil {
 		return fmt.Sprintf("ended the part of %s in incident %s; the design has no such node, so Slipway touches no machine", o.Node, o.Incident) + e.notClear(named), nil
 	}
 	if w != nil && len(named) > 0 {
 		if own := ownHold(w); own != nil {
-			return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s ordered that apart from the incident: %s. To end it too, run `%s`", o.Node, o.Incident, own.By, own.Reason, own.Release(o.Node)), nil
+			return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s ordered that apart from the incident: %s. To end it too, run `%s`", o.Node, o.Incident, own.By, own.Reason, own.Release(o.Node)) + e.notClear(named), nil
 		}
 	}
 	done, err := e.hold(ctx, w, o)
-	done += e.notClear(named)
-	if err != nil && len(named) > 0 {
-		err = fmt.Errorf("incident %s no longer holds %s, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
+	if err != nil {
+		if len(named) > 0 {
+			err = fmt.Errorf("incident %s no longer holds %s, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
+		}
+		return "", err
 	}
-	return done, err
+	return done + e.notClear(named), nil
 }
 
 // notClear names those of some incidents that a release has left without nodes, and whose secrets are not all known to
@@ -63,7 +65,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 func (e *Engine) notClear(those []site.IncidentState) (text string) {
 	for _, i := range those {
 		if i, _ := e.judgedIncident(i.ID); i.IsReleased() && !incident.AllClear(&i, i.Exposed) && !i.IsOver() {
-			text += fmt.Sprintf(". Incident %s is %s: `slipway incident %[1]s` says what is left", i.Name, i.Verdict())
+			text += fmt.Sprintf(". Incident %s is %s. `slipway incident %[1]s` says what is left", i.Name, i.Verdict())
 		}
 	}
 	return text

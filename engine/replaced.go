@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/retry"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sshca"
@@ -137,13 +138,11 @@ func (e *Engine) secretFactsLocked() incident.Facts {
 			}
 			return until
 		},
-		Installed: func(node string) time.Time {
-			if w := e.workers[node]; w != nil {
-				if is := w.memory.Recorded.Installed; is != nil && is.Proven {
-					return is.Since
-				}
+		Installed: func(node string, n site.IncidentNode) *site.Installation {
+			if w := e.workerOfLocked(node, n); w != nil {
+				return w.memory.Recorded.Installed
 			}
-			return time.Time{}
+			return nil
 		},
 	}
 }
@@ -200,11 +199,11 @@ func (e *Engine) endIncident(ctx context.Context, o site.Order) (string, error) 
 	case !known:
 		return "", fmt.Errorf("%w: no incident has the ID %s: `slipway incident` lists them", site.ErrNotFound, o.Digest)
 	case o.Reason == "":
-		return "", fmt.Errorf("%w: say why the secrets of incident %s need not be replaced (--reason): whoever reads this later will want to know", site.ErrRefused, i.Name)
+		return "", fmt.Errorf("%w: say why incident %s can end although not all of its secrets are known to be replaced (--reason): whoever reads this later will want to know", site.ErrRefused, i.Name)
 	case i.Acted.IsZero():
 		return "", fmt.Errorf("%w: Slipway has not acted on incident %s, so there is nothing to end: to withdraw it, remove its lines from the design", site.ErrRefused, i.Name)
 	case !i.IsReleased():
-		return "", fmt.Errorf("%w: incident %s still holds %s: release each node first, with `slipway release NODE --incident %[2]s`", site.ErrRefused, i.Name, fmt.Sprint(i.Unreleased()))
+		return "", fmt.Errorf("%w: incident %s still holds %s: release each node first, with `slipway release NODE --incident %[2]s`", site.ErrRefused, i.Name, say.Some(i.Unreleased(), 10))
 	case i.IsOver():
 		return "", fmt.Errorf("%w: incident %s is over: %s", site.ErrRefused, i.Name, i.Verdict())
 	}

@@ -66,7 +66,7 @@ func (e *Engine) addShown(p *site.ProposalBrief) {
 	}
 	named := is.Shown != nil && is.Shown.Digest == p.Set && is.Shown.Head == p.Proposal.Head
 	if p.Set != "" && p.Proposal.State == site.ProposalOpen && !p.Planning && !named {
-		p.Waits = "Slipway's comment: until it can be read on the forge, merging does not approve erasing " + say.Count(p.Erases, "machine")
+		p.Waits = "its comment to appear on the forge; until then, merging does not approve erasing " + say.Count(p.Erases, "machine")
 	}
 }
 

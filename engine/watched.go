@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 type watch struct {
 	mu      sync.Mutex
 	known   site.Watched
+	fresh   bool      // the records lack some of it
 	entered bool      // the time before this process is in known
 	at      time.Time // by the clock, when it was last known that this process runs
 }
@@ -32,49 +35,66 @@ func (w *watch) restore(known site.Watched) {
 	w.known = known
 }
 
-// enter adds the time before this process, in which nobody acted since latest. It reports whether that is news.
-func (w *watch) enter(latest, began time.Time) (now site.Watched, fresh bool) {
+// enter adds the time before this process, in which nobody acted since latest.
+func (w *watch) enter(latest, began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.entered {
-		return w.known, false
+	if !w.entered {
+		w.entered = true
+		w.addLocked(site.Span{From: latest, To: began})
 	}
-	w.entered = true
-	return w.addLocked(site.Span{From: latest, To: began})
 }
 
 // runs notes that this process runs. A host that was stopped meanwhile has looked at nothing.
-func (w *watch) runs(now time.Time) (known site.Watched, fresh bool) {
+func (w *watch) runs(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now = now.Round(0) // the monotonic clock stops with the host
 	last := w.at
 	w.at = now
-	if last.IsZero() || !w.entered {
-		return w.known, false
+	if !last.IsZero() && w.entered {
+		w.addLocked(site.Span{From: last, To: now})
 	}
-	return w.addLocked(site.Span{From: last, To: now})
 }
 
-func (w *watch) addLocked(s site.Span) (site.Watched, bool) {
+func (w *watch) addLocked(s site.Span) {
 	next := w.known.With(s)
-	fresh := !next.Since.Equal(w.known.Since) || len(next.Absences) != len(w.known.Absences) || len(next.Absences) > 0 && next.Absences[len(next.Absences)-1] != w.known.Absences[len(w.known.Absences)-1]
+	w.fresh = w.fresh || !next.Since.Equal(w.known.Since) || !slices.Equal(next.Absences, w.known.Absences)
 	w.known = next
-	return next, fresh
 }
 
-// keepWatched records when nobody looked at the machines. It is called once this process has its term, and while it renews
-// it; nil is no term. What cannot be recorded is written with the next absence.
+// unrecorded is what is known, and whether the records lack some of it.
+func (w *watch) unrecorded() (site.Watched, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known, w.fresh
+}
+
+// recorded notes that the records have all that is known. It is called by the one who adds to it.
+func (w *watch) recorded() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fresh = false
+}
+
+// keepWatched records when nobody looked at the machines. It is called once this process has its term, and each time it
+// renews it; nil is no term. What could not be recorded is tried again with the next renewal: without it, the next daemon
+// would show a state through a time in which nobody looked.
 func (e *Engine) keepWatched(ctx context.Context, t *record.Term) {
 	if t == nil {
 		return
 	}
-	_, entered := e.watch.enter(t.Latest, t.Began)
-	known, stopped := e.watch.runs(time.Now())
-	if !entered && !stopped {
+	e.watch.enter(t.Latest, t.Began)
+	e.watch.runs(time.Now())
+	known, fresh := e.watch.unrecorded()
+	if !fresh {
 		return
 	}
-	if err := e.Records.PutWatched(ctx, known); err != nil {
-		e.Log.Warn("not recorded when nobody looked at the machines", "err", err)
+	err := e.Records.PutWatched(ctx, known)
+	if err == nil {
+		e.watch.recorded()
+	} else {
+		err = fmt.Errorf("could not record when no daemon looked at the machines; the next renewal of the term tries again: %w", err)
 	}
+	e.setProblem("timelines", err) // which says it once
 }

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
@@ -283,7 +284,7 @@ func followCmd(ts *testscript.TestScript, _ bool, args []string) {
 	client := control.Dial(control.Socket(ts.Getenv("SLIPWAY_STATE")))
 	defer client.Close()
 	p.until(ts, func() bool {
-		_, err := client.Report("")
+		_, err := client.Report(context.Background(), "")
 		return err == nil
 	})
 }

@@ -108,7 +108,7 @@ var looks = map[string][]string{
 // insideBlank asks by OpenSSH's own client, with the host keys that were made on the machines.
 func insideBlank(ctx context.Context, s *stage) error {
 	known := ""
-	all := s.known()
+	all := s.known(ctx)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, key := range all[name].Recorded.HostKeys() {
 			known += serverAddresses[name] + " " + key + "\n"

@@ -64,7 +64,7 @@ func firstBoots(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.show.proof("3 of 3 in-sync; the machines themselves say:")
-	return s.showGuests()
+	return s.showGuests(ctx)
 }
 
 func memory(ctx context.Context, s *stage) error {
@@ -115,7 +115,7 @@ func theEnd(ctx context.Context, s *stage) error {
 		return err
 	}
 	err = s.until(ctx, "web-2 to be gone", s.patience, func(*site.Report) bool {
-		return s.have("web-2", site.FacetDefinition, "state") == site.StateAbsent
+		return s.have(ctx, "web-2", site.FacetDefinition, "state") == site.StateAbsent
 	})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func theEnd(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.show.proof("2 of 2 in-sync")
-	return s.showGuests()
+	return s.showGuests(ctx)
 }
 
 func statusVirtual(ctx context.Context, s *stage) error {
@@ -154,7 +154,7 @@ func statusVirtual(ctx context.Context, s *stage) error {
 // touching has one machine changed, and holds all others to the boots that they
 // had.
 func (s *stage) touching(ctx context.Context, name string, change func() error) error {
-	before := s.boots()
+	before := s.boots(ctx)
 	if err := change(); err != nil {
 		return err
 	}
@@ -164,13 +164,13 @@ func (s *stage) touching(ctx context.Context, name string, change func() error) 
 	if err := s.lookAgain(ctx); err != nil {
 		return err
 	}
-	for other, boot := range s.boots() {
+	for other, boot := range s.boots(ctx) {
 		if (other == name) == (boot == before[other]) {
 			return fmt.Errorf("%s had boot %s and has %s, and only %s was to boot", other, before[other], boot, name)
 		}
 	}
 	s.show.proof(fmt.Sprintf("%d of %[1]d in-sync; only %s has booted, the others run on:", s.nodes, name))
-	return s.showGuests()
+	return s.showGuests(ctx)
 }
 
 // forecast shows what the plan says of a node, before anything is committed.
@@ -215,26 +215,26 @@ func (s *stage) approve(ctx context.Context, name string) error {
 }
 
 // known is what the daemon knows of the nodes; nothing while it does not answer.
-func (s *stage) known() map[string]site.Memory {
-	k, _ := s.daemon.Known("")
+func (s *stage) known(ctx context.Context) map[string]site.Memory {
+	k, _ := s.daemon.Known(ctx, "")
 	return k.Nodes
 }
 
 // have is one value of a node as it was last seen.
-func (s *stage) have(name string, facet site.Facet, field string) string {
-	return s.known()[name].Observed.Facets[facet].Have[field]
+func (s *stage) have(ctx context.Context, name string, facet site.Facet, field string) string {
+	return s.known(ctx)[name].Observed.Facets[facet].Have[field]
 }
 
 // designed says whether a machine is on the hypervisor.
 func (s *stage) designed(ctx context.Context, name string) bool {
-	state := s.have(name, site.FacetDefinition, "state")
+	state := s.have(ctx, name, site.FacetDefinition, "state")
 	return ctx.Err() == nil && state != "" && state != site.StateAbsent
 }
 
 // boots are the IDs of the boots that the systems are in.
-func (s *stage) boots() map[string]string {
+func (s *stage) boots(ctx context.Context) map[string]string {
 	boots := map[string]string{}
-	for name, m := range s.known() {
+	for name, m := range s.known(ctx) {
 		boots[name] = m.Observed.Facets[site.FacetOS].Have["bootID"]
 	}
 	return boots
@@ -247,7 +247,7 @@ func (s *stage) lookAgain(ctx context.Context) error {
 		return err
 	}
 	return s.until(ctx, "another look at every machine", s.patience, func(*site.Report) bool {
-		all := s.known()
+		all := s.known(ctx)
 		for _, m := range all {
 			if m.Observed.Facets[site.FacetOS].Seen.Before(began) || m.Observed.Facets[site.FacetDefinition].Seen.Before(began) {
 				return false
@@ -258,8 +258,8 @@ func (s *stage) lookAgain(ctx context.Context) error {
 }
 
 // showGuests shows what the machines say of themselves.
-func (s *stage) showGuests() error {
-	all := s.known()
+func (s *stage) showGuests(ctx context.Context) error {
+	all := s.known(ctx)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		o := all[name].Observed
 		if o.Marker == nil {

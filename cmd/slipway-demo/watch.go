@@ -29,7 +29,7 @@ func pause(ctx context.Context, d time.Duration) {
 // until shows the status live until a report meets a condition.
 func (s *stage) until(ctx context.Context, what string, limit time.Duration, met func(*site.Report) bool) error {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); pause(ctx, moment) {
-		r, err := s.daemon.Report("")
+		r, err := s.daemon.Report(ctx, "")
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -104,7 +104,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	known, _ := daemonAt(f.state).Known(r.Site.Name) // without a daemon nobody knows more than the design
+	known, _ := daemonAt(f.state).Known(ctx, r.Site.Name) // without a daemon nobody knows more than the design
 	l := insideLook{drivers: drivers(agent.Options{Folder: f.agents}), secrets: secrets, known: known.Nodes, site: r.Site.Name, app: a}
 	found, failed := l.survey(ctx, r.Site, nodes)
 	if err := ctx.Err(); err != nil {

@@ -25,7 +25,7 @@ func (a *app) auditCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon := daemonAt(f.state)
 			defer daemon.Close()
-			entries, err := daemon.FindAudit(cmd.Context(), f.site, 0, search)
+			entries, err := daemon.Audit(cmd.Context(), f.site, 0, search)
 			if err != nil {
 				return err
 			}

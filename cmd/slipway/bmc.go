@@ -195,7 +195,7 @@ func (a *app) reach(ctx context.Context, f bmcFlags, node string) (site.Reach, e
 	}
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	known, err := daemon.Known(f.site)
+	known, err := daemon.Known(ctx, f.site)
 	if errors.Is(err, control.ErrNoDaemon) {
 		return site.Reach{}, fmt.Errorf("%w; with --no-daemon the design in --dir says how %s is reached", err, node)
 	}

@@ -136,13 +136,13 @@ func (a *app) switched(ctx context.Context, f switchFlags, name string, c change
 		case !want.Matches(seen.Identity):
 			return fmt.Errorf("%s: another machine answers: %s is meant, this is %s; nothing was written", name, want.Full(), id.Full())
 		}
-		if err := a.mayDisturb(f.bmcFlags, b, id); err != nil {
+		if err := a.mayDisturb(ctx, f.bmcFlags, b, id); err != nil {
 			return err
 		}
 		if asked, err := a.confirm(f, c, b, seen); err != nil {
 			return err
 		} else if asked { // the pause may have ended while a person thought, and the session
-			if err := a.mayDisturb(f.bmcFlags, b, id); err != nil {
+			if err := a.mayDisturb(ctx, f.bmcFlags, b, id); err != nil {
 				return err
 			}
 			if _, err := b.look(ctx, want); err != nil {
@@ -204,13 +204,13 @@ func (f switchFlags) wanted(b *bmc) (site.Identity, error) {
 
 // mayDisturb refuses to switch a machine that a daemon keeps. A URL is known
 // by where it leads, and by the machine that answers there.
-func (a *app) mayDisturb(f bmcFlags, b *bmc, id site.Identity) error {
+func (a *app) mayDisturb(ctx context.Context, f bmcFlags, b *bmc, id site.Identity) error {
 	if f.noDaemon {
 		return nil
 	}
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	known, err := daemon.Known(f.site)
+	known, err := daemon.Known(ctx, f.site)
 	if errors.Is(err, control.ErrNoDaemon) && b.node == "" {
 		a.err.Printf("slipway: no daemon listens in %s; Slipway cannot tell whether another one manages this machine\n", f.state)
 		return nil
@@ -218,7 +218,7 @@ func (a *app) mayDisturb(f bmcFlags, b *bmc, id site.Identity) error {
 	if err != nil {
 		return err
 	}
-	r, err := daemon.Report(f.site)
+	r, err := daemon.Report(ctx, f.site)
 	if err != nil || r.Status.ObserveOnly != "" {
 		return err
 	}

@@ -99,7 +99,7 @@ func (a *app) certificateListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon := daemonAt(f.state)
 			defer daemon.Close()
-			r, err := daemon.Report(f.site)
+			r, err := daemon.Report(cmd.Context(), f.site)
 			if err != nil {
 				return err
 			}

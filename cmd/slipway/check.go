@@ -83,7 +83,7 @@ func (a *app) check(ctx context.Context, path, name, state string) error {
 		if err != nil {
 			return fmt.Errorf("evaluate %s: %w", path, err)
 		}
-		place(&r, a.placedBy(state, r.Site))
+		place(&r, a.placedBy(ctx, state, r.Site))
 		c := checked{Site: name, Findings: r.Findings, Suppressed: r.Suppressed}
 		if c.Findings == nil {
 			c.Findings = []site.Finding{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ func completeNodes(cmd *cobra.Command) {
 		if len(args) > 0 && !many {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return nodesBeginning(stateOf(cmd), begun), cobra.ShellCompDirectiveNoFileComp
+		return nodesBeginning(cmd.Context(), stateOf(cmd), begun), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -40,12 +41,12 @@ func stateOf(cmd *cobra.Command) string {
 }
 
 // nodesBeginning are the daemon's nodes whose names begin so, each with its state.
-func nodesBeginning(state, begun string) (names []cobra.Completion) {
+func nodesBeginning(ctx context.Context, state, begun string) (names []cobra.Completion) {
 	daemon := daemonAt(state)
 	defer daemon.Close()
 	answered := make(chan site.Report, 1)
 	go func() {
-		if r, err := daemon.Report(""); err == nil { // a shell has no place for an error
+		if r, err := daemon.Report(ctx, ""); err == nil { // a shell has no place for an error
 			answered <- r
 		}
 		close(answered)

@@ -40,14 +40,14 @@ func (a *app) compromiseCommand() *cobra.Command {
 			"5 nodes and 5 % of the site, a controller, a hypervisor with virtual machines or the\n" +
 			"bootstrap host wait for --confirm. So does every incident that came by a commit. --confirm\n" +
 			"with a name shows the incident, and asks. Where nobody can be asked, it takes the ID that\n" +
-			"slipway incident shows. --end ends an incident of which nodes are released, and secrets are\n" +
-			"not known to be replaced.\n" + exitHelp,
+			"slipway incident shows. --end ends an incident whose nodes are all released, although not all\n" +
+			"secrets are known to be replaced.\n" + exitHelp,
 		Example: "  slipway compromise compute-3 --reason \"found a shell that nobody opened\"\n  slipway compromise compute-3 compute-4 --reason \"same key\" --dry-run\n  slipway compromise --confirm shell-in-rack-2",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.end != "" {
 				if len(args) > 0 || f.name != "" || f.since != "" || f.write != "" || f.dryRun || f.confirm != "" || f.reason == "" {
-					return usage("--end takes the name or ID of the incident, and --reason: why its secrets need not be replaced")
+					return usage("--end takes the name or ID of the incident, and --reason: why it can end although not all of its secrets are known to be replaced")
 				}
 				return a.endIncident(cmd.Context(), f)
 			}
@@ -66,7 +66,7 @@ func (a *app) compromiseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "what is known")
 	cmd.Flags().StringVar(&f.name, "name", "", "the incident's name (default: incident- and the time)")
 	cmd.Flags().StringVar(&f.since, "since", "", "when the machines may have been compromised first, such as 2026-03-01T18:00:00Z (default: now)")
-	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout, and raise the epoch of derived credentials there")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder of a checkout, which has the site's package, and raise the epoch of each listed derived credential there")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be switched off and replaced")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name or `ID`, which waits")
 	cmd.Flags().StringVar(&f.end, "end", "", "end the incident of this name or `ID`, although secrets are not known to be replaced")
@@ -111,7 +111,7 @@ func (a *app) compromise(ctx context.Context, f compromise, nodes []string) erro
 			if err := a.out.Println("wrote", path+": commit it"); err != nil {
 				return err
 			}
-			return a.raiseEpochs(f, o.Incident)
+			return a.raiseEpochs(ctx, f, o.Incident)
 		}
 	}
 	a.out.Lay("\nCommit this in the site's design, so that the repository has the incident:\n\n" + lines)
@@ -159,7 +159,7 @@ func incidentFile(folder, name, lines string) (path string, text []byte, err err
 func (a *app) confirmIncident(ctx context.Context, f compromise) error {
 	id := f.confirm
 	if !site.IsDigest(id) {
-		all, err := a.incidents(f.orderFlags, f.confirm)
+		all, err := a.incidents(ctx, f.orderFlags, f.confirm)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (a *app) confirmIncident(ctx context.Context, f compromise) error {
 
 // endIncident ends the only incident of a name that is not over, or that of an ID.
 func (a *app) endIncident(ctx context.Context, f compromise) error {
-	all, err := a.incidents(f.orderFlags, f.end)
+	all, err := a.incidents(ctx, f.orderFlags, f.end)
 	if err != nil {
 		return err
 	}
@@ -216,10 +216,10 @@ func (a *app) askIncident(i *site.IncidentState) error {
 }
 
 // incidents are those of the site that have a name or an ID, or all without one.
-func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error) {
+func (a *app) incidents(ctx context.Context, f orderFlags, name string) ([]site.IncidentState, error) {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	r, err := daemon.Report(f.site)
+	r, err := daemon.Report(ctx, f.site)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (a *app) incidentCommand() *cobra.Command {
 				}
 				return a.searchIncidents(cmd.Context(), f, search)
 			}
-			all, err := a.incidents(f, name)
+			all, err := a.incidents(cmd.Context(), f, name)
 			if err != nil {
 				return err
 			}

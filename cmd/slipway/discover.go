@@ -86,7 +86,7 @@ func (a *app) designToMatch(ctx context.Context, args []string, f discoverFlags)
 	if r.Site == nil {
 		return nil, nil, a.refuse(rev.Files, r)
 	}
-	known, err := daemonAt(f.state).Known(r.Site.Name)
+	known, err := daemonAt(f.state).Known(ctx, r.Site.Name)
 	if err != nil && !errors.Is(err, control.ErrNoDaemon) && !errors.Is(err, site.ErrNotFound) {
 		return nil, nil, err
 	}

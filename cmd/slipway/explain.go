@@ -77,7 +77,7 @@ func (a *app) explain(ctx context.Context, path, siteName, state, target string)
 		return a.refuse(rev.Files, r)
 	}
 	_, at, _ := strings.Cut(target, ".")
-	all := explained{x, a.placeOf(state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at), explainPorts(state, r.Site, x.Node, at), explainDrivers(state, r.Site, x.Node, at), explainUpgrades(state, r.Site, x.Node, at)}
+	all := explained{x, a.placeOf(ctx, state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at), explainPorts(ctx, state, r.Site, x.Node, at), explainDrivers(ctx, state, r.Site, x.Node, at), explainUpgrades(ctx, state, r.Site, x.Node, at)}
 	if a.output == "json" {
 		return a.out.JSON(all)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +26,7 @@ type explainedDriver struct {
 
 // explainDrivers says of the drivers at a path of a node whether they are for its machine,
 // by what a daemon has seen of that.
-func explainDrivers(state string, s *site.Site, node, path string) (all []explainedDriver) {
+func explainDrivers(ctx context.Context, state string, s *site.Site, node, path string) (all []explainedDriver) {
 	n := s.Nodes[node]
 	about, rest, _ := strings.Cut(path, ".")
 	if n == nil || about != "drivers" {
@@ -33,7 +34,7 @@ func explainDrivers(state string, s *site.Site, node, path string) (all []explai
 	}
 	daemon := daemonAt(state)
 	defer daemon.Close()
-	known, err := daemon.Known(s.Name)
+	known, err := daemon.Known(ctx, s.Name)
 	seen := known.Nodes[node].Observed.Facets[site.FacetConfig].System
 	for _, name := range slices.Sorted(maps.Keys(n.References.Drivers)) {
 		if rest != "" && rest != name && !strings.HasPrefix(rest, name+".") {

@@ -65,7 +65,7 @@ func explainFile(ctx context.Context, state string, s *site.Site, node, path str
 	x, key := &explainedFile{Path: file}, item.KindFiles+"."+file
 	daemon := daemonAt(state)
 	defer daemon.Close()
-	known, err := daemon.Known(s.Name)
+	known, err := daemon.Known(ctx, s.Name)
 	seen := known.Nodes[node].Observed.Facets[site.FacetConfig]
 	var designed item.Item
 	for _, i := range seen.Resolve(n, site.FacetConfig).Items {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ type explainedPort struct {
 
 // explainPorts tells of the interfaces that a path in a node is about, as the daemon has
 // last seen them; none for other paths.
-func explainPorts(state string, s *site.Site, node, path string) []explainedPort {
+func explainPorts(ctx context.Context, state string, s *site.Site, node, path string) []explainedPort {
 	n := s.Nodes[node]
 	about, rest, _ := strings.Cut(path, ".")
 	if n == nil || about != "interfaces" {
@@ -32,7 +33,7 @@ func explainPorts(state string, s *site.Site, node, path string) []explainedPort
 	}
 	daemon := daemonAt(state)
 	defer daemon.Close()
-	known, err := daemon.Known(s.Name)
+	known, err := daemon.Known(ctx, s.Name)
 	o := known.Nodes[node].Observed
 	_, found := plan.Links(s, n, o, known.Serves)
 	var all []explainedPort

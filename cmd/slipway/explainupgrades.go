@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -20,14 +21,14 @@ type explainedUpgrades struct {
 
 // explainUpgrades says which upgrades a node lacks of those that its design asks for, where a
 // path is about them; nil for other paths.
-func explainUpgrades(state string, s *site.Site, node, path string) *explainedUpgrades {
+func explainUpgrades(ctx context.Context, state string, s *site.Site, node, path string) *explainedUpgrades {
 	n := s.Nodes[node]
 	if n == nil || !slices.Contains([]string{"system.patch", "system.patch.level"}, path) {
 		return nil
 	}
 	daemon := daemonAt(state)
 	defer daemon.Close()
-	known, err := daemon.Known(s.Name)
+	known, err := daemon.Known(ctx, s.Name)
 	seen := known.Nodes[node].Observed.Facets[site.FacetPackages]
 	switch {
 	case err != nil:

@@ -77,7 +77,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon := daemonAt(f.state)
 			defer daemon.Close()
-			events, err := daemon.Events(f.site, 0)
+			events, err := daemon.Events(cmd.Context(), f.site, 0)
 			if err != nil {
 				return err
 			}

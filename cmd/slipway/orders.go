@@ -57,7 +57,7 @@ func (a *app) approveCommand() *cobra.Command {
 		Example: "  slipway approve\n  slipway approve 37dbd137b9121c1c97fc6229b18c21a2 --note \"seen with Ana\"\n  slipway approve compute-6",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.showWaiting(f)
+				return a.showWaiting(cmd.Context(), f)
 			}
 			o := site.Order{Verb: site.VerbApprove, Reason: note, Shown: shown}
 			if site.IsDigest(args[0]) {
@@ -122,10 +122,10 @@ func (a *app) asks(question, otherwise string) error {
 	return nil
 }
 
-func (a *app) showWaiting(f orderFlags) error {
+func (a *app) showWaiting(ctx context.Context, f orderFlags) error {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	r, err := daemon.Report(f.site)
+	r, err := daemon.Report(ctx, f.site)
 	if err != nil {
 		return err
 	}

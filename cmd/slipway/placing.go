@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -28,13 +29,13 @@ func place(r *design.Result, there map[string]site.Placed) bool {
 
 // placedBy are the machines that a daemon has placed; none without one that
 // keeps the site. It is not asked about a site that has no virtual machines.
-func (a *app) placedBy(state string, s *site.Site) map[string]site.Placed {
+func (a *app) placedBy(ctx context.Context, state string, s *site.Site) map[string]site.Placed {
 	if !hasVirtual(s) {
 		return nil
 	}
 	daemon := daemonAt(state)
 	defer daemon.Close()
-	known, err := daemon.Known(s.Name)
+	known, err := daemon.Known(ctx, s.Name)
 	if err != nil && !isNoDaemon(err) {
 		a.err.Printf("slipway: virtual machines are placed as if none had a place yet, because the daemon does not say where they are: %v\n", err)
 	}
@@ -67,11 +68,11 @@ func placedAnew(s *site.Site) string {
 
 // placeOf says in a phrase where a virtual machine is placed; nothing of
 // another.
-func (a *app) placeOf(state string, s *site.Site, node string) string {
+func (a *app) placeOf(ctx context.Context, state string, s *site.Site, node string) string {
 	if n := s.Nodes[node]; n == nil || !n.IsVirtual() {
 		return ""
 	}
-	there := a.placedBy(state, s)
+	there := a.placedBy(ctx, state, s)
 	placed, _ := placement.Place(s, there)
 	host := placed.Nodes[node].Virtual.Host.Hypervisor
 	switch _, known := there[node]; {

@@ -60,7 +60,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	if r.Site == nil {
 		return a.refuse(rev.Files, r)
 	}
-	known, noDaemon := daemonAt(f.state).Known(r.Site.Name)
+	known, noDaemon := daemonAt(f.state).Known(ctx, r.Site.Name)
 	if !place(&r, known.Placed) {
 		return a.refuse(rev.Files, r)
 	}

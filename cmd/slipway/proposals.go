@@ -72,12 +72,12 @@ func (a *app) proposals(ctx context.Context, f proposalsFlags) error {
 		return a.out.JSON(all)
 	}
 	if len(all) == 0 {
-		a.out.Println("The daemon has looked at no pull request to show since it started.")
+		a.out.Println("No pull request to show. Slipway lists those that it has looked at since the daemon started.")
 		return nil
 	}
 	t := newTable("number", "title", "state", "what merging does", "waits for", "planned")
 	for _, p := range all {
-		verdict := cmp.Or(p.Verdict, "not planned yet")
+		verdict := present.VerdictOf(p)
 		if p.Erases > 0 {
 			verdict = paint(a.out, text.FgRed, text.Bold)(verdict)
 		}
@@ -123,8 +123,8 @@ func aboutProposal(v *control.ProposalView) []string {
 	if v.Proposal.URL != "" {
 		lines = append(lines, v.Proposal.URL)
 	}
-	if v.Planning {
-		lines = append(lines, "Slipway is planning this commit. Until then the plan below is of an earlier one.")
+	if planning := present.PlanningOf(&v.ProposalBrief); planning != "" {
+		lines = append(lines, planning)
 	}
 	return append(lines, "Waits for "+cmp.Or(v.Waits, "nothing"), "Approved: "+present.ApprovalOf(&v.ProposalDetail))
 }
@@ -132,12 +132,8 @@ func aboutProposal(v *control.ProposalView) []string {
 // printRacksOf writes what merging does to each machine, by rack.
 func (a *app) printRacksOf(v *control.ProposalView, all bool) {
 	bold := paint(a.out, text.Bold)
-	switch {
-	case v.NodesLeftOut > 0:
-		a.out.Println("The daemon keeps what merging does to each machine for the last large plans only. To see it, comment /slipway plan on the pull request.")
-		return
-	case v.Counts == nil:
-		a.out.Println("It is not known what merging does to a machine: there is no plan.")
+	if why := present.Unlisted(&v.ProposalDetail); why != "" {
+		a.out.Println(why)
 		return
 	}
 	rows, left := 0, 0
@@ -163,7 +159,7 @@ func (a *app) printRacksOf(v *control.ProposalView, all bool) {
 	}
 	write("in no rack", v.Outside)
 	if left > 0 {
-		a.out.Printf("%s more: pass --all\n", say.Count(left, "machine"))
+		a.out.Printf("%s: pass --all\n", say.Count(left, "more machine"))
 	}
 	if v.Untouched > 0 {
 		a.out.Printf("In %s all machines stay as they are.\n", say.Count(v.Untouched, "other rack"))

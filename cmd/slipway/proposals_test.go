@@ -76,9 +76,15 @@ func reviewed(t *testing.T, said string, args ...string) string {
 	})
 	client := control.Dial(control.Socket(state))
 	defer client.Close()
-	for range 1000 { // until it listens
-		if _, err := client.WhoAmI(ctx); err == nil {
+	for {
+		if _, err := client.WhoAmI(ctx); err == nil { // it listens
 			break
+		}
+		select {
+		case err := <-ended:
+			ended <- err // for the end of the test
+			t.Fatalf("the daemon ended: %v", err)
+		default:
 		}
 	}
 	var out, errs bytes.Buffer
@@ -91,17 +97,20 @@ func reviewed(t *testing.T, said string, args ...string) string {
 // The list and one pull request are told as the comment has them, by rack, with what is unknown said so; the same as JSON.
 func TestProposals(t *testing.T) {
 	list := reviewed(t, "quiet", "proposals")
-	for _, part := range []string{"7", "Again quiet", "open", "1 machine is erased, 60 restart", "a merge, which approves erasing 1 machine", "merged", "not planned yet"} {
+	for _, part := range []string{"7", "Again quiet", "open", "1 machine is erased, 60 restart", "a merge, which approves erasing 1 machine", "merged", "not known"} {
 		if !strings.Contains(list, part) {
 			t.Errorf("the list has no %q:\n%s", part, list)
 		}
+	}
+	if strings.Contains(list, "not planned yet") {
+		t.Errorf("a merged pull request waits for a plan:\n%s", list)
 	}
 	if open := reviewed(t, "quiet", "proposals", "--only", "merged"); strings.Contains(open, "Again") || !strings.Contains(open, "3") {
 		t.Errorf("only merged ones:\n%s", open)
 	}
 	one := reviewed(t, "quiet", "proposals", "7")
 	for _, part := range []string{"Pull request 7: Again quiet\n", "  open, by quiet, commit 89abcdef0123\n", "https://git.example/pull/7", "  Approved: not yet (set ", "! Merging this erases 1 machine.", "n1 (no identity, rack r1); what is lost: 1 disk: S1",
-		"rack r1  61 nodes, 1 is erased, 60 are out of service for a time", "3-4", "22 machines more: pass --all"} {
+		"rack r1  61 nodes, 1 is erased, 60 are out of service for a time", "3-4", "22 more machines: pass --all"} {
 		if !strings.Contains(one, part) {
 			t.Errorf("the pull request has no %q:\n%s", part, one)
 		}

@@ -46,7 +46,7 @@ func (a *app) racks(ctx context.Context, f racksFlags, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := daemon.Report(f.site)
+	r, err := daemon.Report(ctx, f.site)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -14,8 +15,8 @@ import (
 
 // raiseEpochs raises the epochs of the derived credentials of an incident in the folder that its lines were written into,
 // for the same commit. A form that cannot be edited safely is named, and left to the person.
-func (a *app) raiseEpochs(f compromise, name string) error {
-	all, err := a.incidents(f.orderFlags, name)
+func (a *app) raiseEpochs(ctx context.Context, f compromise, name string) error {
+	all, err := a.incidents(ctx, f.orderFlags, name)
 	if err != nil {
 		return fmt.Errorf("the lines were written, but the epochs of derived credentials were not raised: %w", err)
 	}

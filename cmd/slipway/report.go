@@ -51,18 +51,18 @@ func (a *app) report(ctx context.Context, f orderFlags, out, form string) error 
 	}
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	r, err := daemon.Report(f.site)
+	r, err := daemon.Report(ctx, f.site)
 	if err != nil {
 		return err
 	}
-	events, err := daemon.Events(f.site, 0)
+	events, err := daemon.Events(ctx, f.site, 0)
 	if err != nil {
 		return err
 	}
 	if a.output == "json" {
 		return a.out.JSON(r)
 	}
-	chart, err := daemon.Chart(f.site)
+	chart, err := daemon.Chart(ctx, f.site)
 	if err != nil {
 		return err
 	}

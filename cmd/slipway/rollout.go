@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -22,17 +23,17 @@ func (a *app) rolloutCommand() *cobra.Command {
 			"What is not known is a question mark. All times are UTC.\n" + exitHelp,
 		Example:     "  slipway rollout\n  slipway rollout --output svg > rollout.svg",
 		Annotations: map[string]string{outputs: "text json svg"},
-		RunE:        func(*cobra.Command, []string) error { return a.rollout(f, all) },
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.rollout(cmd.Context(), f, all) },
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "show all nodes, not only the first 40")
 	return cmd
 }
 
-func (a *app) rollout(f orderFlags, all bool) error {
+func (a *app) rollout(ctx context.Context, f orderFlags, all bool) error {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	chart, err := daemon.Chart(f.site)
+	chart, err := daemon.Chart(ctx, f.site)
 	if err != nil {
 		return err
 	}

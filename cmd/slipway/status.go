@@ -47,7 +47,7 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
 	if !f.watch {
-		r, err := daemon.Report(f.site)
+		r, err := daemon.Report(ctx, f.site)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -162,9 +163,18 @@ func TestPageShowsWhatCommandsShow(t *testing.T) {
 			t.Errorf("slipway %s is said here to have no page, and has one", name)
 		}
 	}
-	for name := range readsNowhere {
+	for _, name := range slices.AppendSeq(slices.Clone(actsHere), maps.Keys(readsNowhere)) {
 		if cmd, _, err := root.Find([]string{name}); name != "completion" && (err != nil || cmd.Name() != name) {
 			t.Errorf("there is no command %s", name)
+		}
+	}
+	logs, _, err := root.Find([]string{"logs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag := range strings.SplitSeq(strings.Fields(logs.Use)[2], "|") { // each shows something else
+		if !slices.ContainsFunc(web.Reads(), func(r web.Read) bool { return r.Command == "slipway logs {node} "+flag }) {
+			t.Errorf("slipway logs %s has no page", flag)
 		}
 	}
 }

@@ -43,7 +43,7 @@ type reasons struct {
 func (a *app) why(ctx context.Context, state, siteName, node string) error {
 	daemon := daemonAt(state)
 	defer daemon.Close()
-	r, err := daemon.Report(siteName)
+	r, err := daemon.Report(ctx, siteName)
 	if err != nil {
 		return err
 	}

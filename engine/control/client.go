@@ -87,16 +87,16 @@ func (c *Client) Handler() http.Handler {
 }
 
 // Report is a site's status and plan.
-func (c *Client) Report(siteName string) (site.Report, error) {
+func (c *Client) Report(ctx context.Context, siteName string) (site.Report, error) {
 	var r site.Report
-	_, err := c.get(context.Background(), ofSitePath(siteName, "report"), "", &r)
+	_, err := c.get(ctx, ofSitePath(siteName, "report"), "", &r)
 	return r, err
 }
 
 // Chart is a site's last rollout over time.
-func (c *Client) Chart(siteName string) (site.RolloutChart, error) {
+func (c *Client) Chart(ctx context.Context, siteName string) (site.RolloutChart, error) {
 	var chart site.RolloutChart
-	_, err := c.get(context.Background(), ofSitePath(siteName, "rollout/chart"), "", &chart)
+	_, err := c.get(ctx, ofSitePath(siteName, "rollout/chart"), "", &chart)
 	return chart, err
 }
 
@@ -115,9 +115,9 @@ func (c *Client) Verify(ctx context.Context, siteName string, nodes []string, ro
 }
 
 // Known is what the daemon knows of a site beside its design.
-func (c *Client) Known(siteName string) (site.Known, error) {
+func (c *Client) Known(ctx context.Context, siteName string) (site.Known, error) {
 	var k site.Known
-	_, err := c.get(context.Background(), ofSitePath(siteName, "known"), "", &k)
+	_, err := c.get(ctx, ofSitePath(siteName, "known"), "", &k)
 	return k, err
 }
 
@@ -129,9 +129,9 @@ func (c *Client) Design(ctx context.Context, siteName string) (*site.Site, error
 }
 
 // Events are the latest events with a Seq above after.
-func (c *Client) Events(siteName string, after uint64) ([]site.Event, error) {
+func (c *Client) Events(ctx context.Context, siteName string, after uint64) ([]site.Event, error) {
 	var all []site.Event
-	err := c.pages(context.Background(), ofSitePath(siteName, "events?"), after, func(next func(into any) error) (uint64, int, error) {
+	err := c.pages(ctx, ofSitePath(siteName, "events?"), after, func(next func(into any) error) (uint64, int, error) {
 		var events []site.Event
 		err := next(&events)
 		all = append(all, events...)
@@ -147,13 +147,8 @@ func lastSeq(events []site.Event) uint64 {
 	return events[len(events)-1].Seq
 }
 
-// Audit are the attempts to do something with a Seq above after.
-func (c *Client) Audit(ctx context.Context, siteName string, after uint64) ([]site.AuditEntry, error) {
-	return c.FindAudit(ctx, siteName, after, "")
-}
-
-// FindAudit are those of Audit that have a text.
-func (c *Client) FindAudit(ctx context.Context, siteName string, after uint64, text string) ([]site.AuditEntry, error) {
+// Audit are the attempts to do something that have a Seq above after, and a text.
+func (c *Client) Audit(ctx context.Context, siteName string, after uint64, text string) ([]site.AuditEntry, error) {
 	var all []site.AuditEntry
 	err := c.pages(ctx, ofSitePath(siteName, "audit?")+url.Values{"q": {text}}.Encode(), after, func(next func(into any) error) (uint64, int, error) {
 		var entries []site.AuditEntry
@@ -282,8 +277,11 @@ func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show
 			return nil
 		case <-every.C:
 		}
-		events, err := c.Events(siteName, last)
-		if err != nil {
+		events, err := c.Events(ctx, siteName, last)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return err
 		}
 		for _, e := range events {

@@ -290,16 +290,16 @@ func TestCallsCross(t *testing.T) {
 	c := dial(t, socket)
 	remote := c
 
-	got, err := remote.Report("")
+	got, err := remote.Report(t.Context(), "")
 	want, _ := f.Report("")
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("report: %v %s", err, cmp.Diff(want, got))
 	}
-	known, err := remote.Known("berlin")
+	known, err := remote.Known(t.Context(), "berlin")
 	if here, _ := f.Known("berlin"); err != nil || !cmp.Equal(known, here) {
 		t.Errorf("known: %v %s", err, cmp.Diff(here, known))
 	}
-	chart, err := remote.Chart("berlin")
+	chart, err := remote.Chart(t.Context(), "berlin")
 	if here, _ := f.Chart("berlin"); err != nil || !cmp.Equal(chart, here) {
 		t.Errorf("chart: %v %s", err, cmp.Diff(here, chart))
 	}
@@ -309,7 +309,7 @@ func TestCallsCross(t *testing.T) {
 	}
 	f.happens("first")
 	f.happens("second")
-	if events, err := remote.Events("berlin", 1); err != nil || len(events) != 1 || events[0].Text != "second" {
+	if events, err := remote.Events(t.Context(), "berlin", 1); err != nil || len(events) != 1 || events[0].Text != "second" {
 		t.Errorf("events: %v %v", events, err)
 	}
 	if events, err := remote.History(t.Context(), "berlin", "n1"); err != nil || len(events) != 1 || events[0].Node != "n1" {
@@ -339,7 +339,7 @@ func TestCallsCross(t *testing.T) {
 func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
 	socket, _ := serving(t, &fake{})
 	c := dial(t, socket)
-	_, unknownSite := c.Report("paris")
+	_, unknownSite := c.Report(t.Context(), "paris")
 	_, unknownNode := c.Do(t.Context(), "", site.Order{Verb: site.VerbPause, Node: "n9", Reason: "r"})
 	_, refused := c.Do(t.Context(), "", site.Order{Verb: site.VerbApprove, Digest: digestOfAll})
 	_, other := c.Do(t.Context(), "", site.Order{Verb: site.VerbRetry})
@@ -435,7 +435,7 @@ func TestWatch(t *testing.T) {
 
 func TestNoDaemon(t *testing.T) {
 	socket := Socket(t.TempDir())
-	_, err := dial(t, socket).Report("")
+	_, err := dial(t, socket).Report(t.Context(), "")
 	if !errors.Is(err, ErrNoDaemon) || !strings.Contains(err.Error(), socket) || !strings.Contains(err.Error(), "slipway run") {
 		t.Errorf("got %v, want ErrNoDaemon, the path and what to do", err)
 	}
@@ -455,14 +455,14 @@ func abandon(t *testing.T, socket string) {
 func TestStaleSocketIsReplaced(t *testing.T) {
 	socket := Socket(t.TempDir())
 	abandon(t, socket)
-	if _, err := dial(t, socket).Report(""); !errors.Is(err, ErrNoDaemon) {
+	if _, err := dial(t, socket).Report(t.Context(), ""); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("got %v, want ErrNoDaemon", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, socket, "", &fake{}, nil) }()
 	await(t, socket)
-	if _, err := dial(t, socket).Report(""); err != nil {
+	if _, err := dial(t, socket).Report(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
 	cancel()
@@ -482,7 +482,7 @@ func TestSocketOfAGroup(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, socket, g.Name, &fake{}, nil) }()
 	await(t, socket)
-	if _, err := dial(t, socket).Report(""); err != nil { // what is answered has its mode
+	if _, err := dial(t, socket).Report(t.Context(), ""); err != nil { // what is answered has its mode
 		t.Error(err)
 	}
 	info, err := os.Lstat(socket)
@@ -520,7 +520,7 @@ func TestServeRefuses(t *testing.T) {
 	if b, err := os.ReadFile(file); err != nil || string(b) != "mine" {
 		t.Errorf("the foreign file was touched: %q %v", b, err)
 	}
-	if _, err := dial(t, live).Report(""); err != nil {
+	if _, err := dial(t, live).Report(t.Context(), ""); err != nil {
 		t.Errorf("the live daemon was disturbed: %v", err)
 	}
 }

@@ -100,21 +100,21 @@ func (c *call) chooser() (func(*site.NodeStatus) bool, error) {
 		own, has := n.Labels[label]
 		return has && (!valued || own == value)
 	}
-	has, err := c.searched()
+	s, err := c.search()
 	if err != nil {
 		return nil, err
 	}
-	state, role, rack, text, with := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("with")
+	state, role, rack, with := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("with")
 	switch with {
 	case "", "findings", "approval":
 	default:
 		return nil, fmt.Errorf("%w: with is \"findings\" or \"approval\"", ErrBadRequest)
 	}
-	if state+role+rack+text+with+label == "" {
+	if state+role+rack+s.text+with+label == "" {
 		return nil, nil
 	}
 	return func(n *site.NodeStatus) bool {
-		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, with, has, c.isID)) &&
+		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && matches(n, with, s) &&
 			(label == "" || isLabelled(n.Name)) &&
 			(with != "findings" || len(n.Findings) > 0) && (with != "approval" || n.Approve != "")
 	}, nil

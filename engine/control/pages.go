@@ -125,11 +125,10 @@ func OverviewOf(r site.Report) Overview {
 	return o
 }
 
-// matches says whether a node has what is searched for in its name, its role, its rack or its reason, or in what it is
-// listed with.
-func matches(n *site.NodeStatus, with string, has func(...string) bool, isID func(func() string) bool) bool {
-	return has(n.Name, n.Role, n.Rack, n.Reason, n.Machine.Serial, n.Machine.UUID) || with == "approval" && has(n.Approve) ||
-		with == "findings" && slices.ContainsFunc(n.Findings, func(f site.Finding) bool { return has(textsOf(&f)...) || isID(f.ID) })
+// matches says whether a search finds a node: by its name, its role, its rack or its reason, or by what it is listed with.
+func matches(n *site.NodeStatus, with string, s Search) bool {
+	return s.in(n.Name, n.Role, n.Rack, n.Reason, n.Machine.Serial, n.Machine.UUID) || with == "approval" && s.in(n.Approve) ||
+		with == "findings" && slices.ContainsFunc(n.Findings, func(f site.Finding) bool { return s.Finds(&f) })
 }
 
 // overviewRoute is of the whole site, as its counts are.

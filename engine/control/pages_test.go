@@ -23,7 +23,7 @@ func TestAuditGoesOnAfterAShortPage(t *testing.T) {
 	})}
 	go server.Serve(l)
 	defer server.Close()
-	all, err := Dial(socket).Audit(t.Context(), "berlin", 0)
+	all, err := Dial(socket).Audit(t.Context(), "berlin", 0, "")
 	if err != nil || len(all) != 3 || all[2].Seq != 10 {
 		t.Errorf("got %v, %v", all, err)
 	}

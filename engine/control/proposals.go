@@ -32,7 +32,7 @@ type ProposalView struct {
 	// r10), each with all of its machines.
 	Affected []ProposalRack `json:"affected"`
 	// Next is what "after" has to be for the next racks; empty on the last. Total is how many racks are affected, and
-	// Untouched how many others there are.
+	// Untouched how many others there are; both are 0 where that is not known.
 	Next      string `json:"next,omitempty"`
 	Total     int    `json:"total"`
 	Untouched int    `json:"untouched"`
@@ -134,7 +134,7 @@ func proposalOf(c *call) (any, error) {
 	if r := &v.Review; q.Get("steps") == "false" { // many megabytes, of a large plan
 		r.Plan.Nodes, r.Pending.Nodes, r.Plan.Forecast, r.Pending.Forecast, r.Findings = nil, nil, nil, nil, nil
 	}
-	if d.Counts == nil {
+	if d.Counts == nil || d.NodesLeftOut > 0 { // then it is not known which racks stay as they are
 		return v, nil
 	}
 	report, err := c.report()

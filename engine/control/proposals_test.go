@@ -144,6 +144,18 @@ func TestProposalWithoutPlan(t *testing.T) {
 	}
 }
 
+// Where it is not kept what merging does to each machine, no rack is said to stay as it is.
+func TestProposalOfWhichMachinesAreNotKept(t *testing.T) {
+	f := pulling()
+	f.pull.NodesLeftOut, f.pull.Nodes, f.pull.Racks = len(f.pull.Nodes), nil, nil
+	socket, _ := serving(t, f)
+	c := Dial(socket)
+	defer c.Close()
+	if v, err := c.Proposal(context.Background(), "", 7); err != nil || v.NodesLeftOut == 0 || v.Untouched != 0 || len(v.Affected) != 0 {
+		t.Errorf("%d untouched, %d affected, %v", v.Untouched, len(v.Affected), err)
+	}
+}
+
 // Whoever may read some nodes alone sees no pull request: its comment names all of them.
 func TestProposalsAreForWhoMayReadTheSite(t *testing.T) {
 	o := listening(t, pulling(), nil)

@@ -87,11 +87,11 @@ func reads() []route {
 		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Returns the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
 		{method: http.MethodGet, path: "/sites/{site}/verification", verb: access.Read, scope: ofSome, gives: site.Verification{}, serve: verificationOf,
 			about: "Returns what the last looks show of the site and of the endpoints of the nodes that the caller may read. It asks no machine."},
-		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Returns everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
+		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Returns what is recorded and observed, without the URLs of media. It lists each secret that a machine was given once, without its versions.", gives: site.Known{},
 			serve: func(c *call) (any, error) {
 				s, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
 					k, err := c.daemon.Known(c.site)
-					return withoutMedia(k), err
+					return withoutDetails(k), err
 				})
 				if err != nil {
 					return nil, err
@@ -301,12 +301,20 @@ func withoutMedium(m site.Memory) site.Memory {
 	return m
 }
 
-func withoutMedia(k site.Known) site.Known {
+// withoutDetails is what is known of a site with its nodes as withoutMedium has them, and with deliveries in brief.
+func withoutDetails(k site.Known) site.Known {
 	nodes := make(map[string]site.Memory, len(k.Nodes))
 	for name, m := range k.Nodes {
 		nodes[name] = withoutMedium(m)
 	}
 	k.Nodes = nodes
+	if k.Delivered != nil {
+		brief := make(map[string]site.Delivered, len(k.Delivered))
+		for holder, d := range k.Delivered {
+			brief[holder] = d.Brief()
+		}
+		k.Delivered = brief
+	}
 	return k
 }
 

@@ -16,15 +16,15 @@ import (
 const (
 	// mostSearched bounds a text that is searched for, in characters.
 	mostSearched = 200
-	// leastDigest is how many digits of a set's digest find it.
+	// leastDigest is how many digits of a digest, or of the ID of a revision, find it: fewer are in too many of them.
 	leastDigest = 7
 )
 
 // Parameters of lists that can be searched.
 var (
-	searchEvents = parameter{name: "q", about: "a text: only events with it in the text, kind, node or person, in upper or lower case, or the event whose seq it is", example: "web-1"}
-	searchAudit  = parameter{name: "q", about: "a text: only entries with it in who, from where, the verb, node, digest, reason or answer, in upper or lower case, or the entry whose seq it is", example: "approve"}
-	searchOthers = parameter{name: "q", about: "a text: only those with it in any of their texts, in upper or lower case, or the one whose ID it is", example: "web-1"}
+	searchEvents = parameter{name: "q", about: "a text, in upper or lower case: only events with it in the text, kind, node or person; or the seq of one event; or at least 7 characters of the beginning of a revision: its events", example: "web-1"}
+	searchAudit  = parameter{name: "q", about: "a text, in upper or lower case: only entries with it in who, from where, the verb, node, reason or answer; or the seq of one entry; or at least 7 characters of the beginning of a digest: its entries", example: "approve"}
+	searchOthers = parameter{name: "q", about: "a text, in upper or lower case: only those with it in any of their texts; or the whole ID of one; or at least 7 characters of the beginning of a digest", example: "web-1"}
 	ofKind       = parameter{name: "kind", about: "a kind of event: those only", example: "failed"}
 	beforeSeq    = parameter{name: "before", about: "the seq of an entry: the last ones before it", example: "1700000000000000", number: true}
 	newestFirst  = parameter{name: "newest", about: "true: the last ones instead of the first", example: "true"}
@@ -33,16 +33,40 @@ var (
 	limitEvents  = parameter{name: "limit", about: "how many at most, the last ones, up to 1000", example: "100", number: true}
 )
 
-// searched says whether texts have what the query searches for; all have where it searches for nothing.
-func (c *call) searched() (func(texts ...string) bool, error) {
+// Search is a text that entries of a list are searched for, in upper or lower case. An empty one finds all.
+type Search struct{ text string }
+
+// SearchFor is a search for a text.
+func SearchFor(text string) Search { return Search{strings.ToLower(text)} }
+
+// search is what the query searches for.
+func (c *call) search() (Search, error) {
 	q := c.r.URL.Query().Get("q")
 	if n := utf8.RuneCountInString(q); n > mostSearched {
-		return nil, fmt.Errorf("%w: the text to search for has %d characters; it may have %d", ErrBadRequest, n, mostSearched)
+		return Search{}, fmt.Errorf("%w: the text to search for has %d characters; it may have at most %d", ErrBadRequest, n, mostSearched)
 	}
-	text := strings.ToLower(q)
-	return func(texts ...string) bool {
-		return text == "" || slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), text) })
-	}, nil
+	return SearchFor(q), nil
+}
+
+// in says whether the text is in one of an entry's.
+func (s Search) in(texts ...string) bool {
+	return s.text == "" || slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), s.text) })
+}
+
+// isSeq says whether the text is the whole seq of an entry.
+func (s Search) isSeq(seq uint64) bool { return s.text == strconv.FormatUint(seq, 10) }
+
+// isID says whether the text is the whole ID of an entry. Part of one says nothing: any text of few letters may be in it.
+func (s Search) isID(of func() string) bool { return len(s.text) == site.IDLength && s.text == of() }
+
+// isDigest says whether the text is the beginning of a digest or of a revision, as long as people write it.
+func (s Search) isDigest(digest string) bool {
+	return len(s.text) >= leastDigest && strings.HasPrefix(digest, s.text)
+}
+
+// Finds says whether the search finds a finding.
+func (s Search) Finds(f *site.Finding) bool {
+	return s.in(f.Code, string(f.Severity), f.Message, f.Why, f.Fix, f.Place(), f.Node, f.Path, f.Others()) || s.isID(f.ID)
 }
 
 // part is what the query asks for of a list.
@@ -59,21 +83,41 @@ func part[T any](c *call, all []T) ([]T, error) {
 	return append([]T{}, all[:min(limit, uint64(len(all)))]...), nil
 }
 
-// history are the last events of a node, or of the site, that the query chooses, oldest first.
-func (c *call) history(node string) (any, error) {
+// selection is what the query asks for of a list whose entries have a seq.
+type selection struct {
+	Search
+	before uint64 // endless where the query has none
+	limit  int
+}
+
+// endless is above every seq.
+const endless = 1<<64 - 1
+
+// selects reads a selection from the query, and waits until the answer may be made.
+func (c *call) selects() (s selection, free func(), err error) {
 	limit, err := c.number("limit", mostEvents, 1, mostEvents)
 	if err != nil {
-		return nil, err
+		return s, nil, err
 	}
-	before, err := c.number("before", 1<<63, 0, 1<<63)
-	if err != nil {
-		return nil, err
+	s.limit = int(limit)
+	if s.before, err = c.number("before", endless, 0, 1<<63); err != nil {
+		return s, nil, err
 	}
-	has, err := c.searched()
-	if err != nil {
-		return nil, err
+	if s.Search, err = c.search(); err != nil {
+		return s, nil, err
 	}
-	free, err := c.encoding.begin(c.r.Context())
+	free, err = c.encoding.begin(c.r.Context())
+	return s, free, err
+}
+
+// has says whether an entry with a digest, which may be empty, and some texts is selected.
+func (s *selection) has(seq uint64, digest string, texts ...string) bool {
+	return seq < s.before && (s.in(texts...) || s.isSeq(seq) || s.isDigest(digest))
+}
+
+// history are the last events of a node, or of the site, that the query chooses, oldest first.
+func (c *call) history(node string) (any, error) {
+	s, free, err := c.selects()
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +127,9 @@ func (c *call) history(node string) (any, error) {
 		return nil, err
 	}
 	kind, some := c.r.URL.Query().Get("kind"), []site.Event{}
-	for i := len(events) - 1; i >= 0 && uint64(len(some)) < limit; i-- {
+	for i := len(events) - 1; i >= 0 && len(some) < s.limit; i-- {
 		e := &events[i]
-		if e.Seq < before && (kind == "" || kind == string(e.Kind)) && (has(e.Text, string(e.Kind), e.Node, e.By) || c.is(e.Seq)) {
+		if (kind == "" || kind == string(e.Kind)) && s.has(e.Seq, e.Revision, e.Text, string(e.Kind), e.Node, e.By) {
 			some = append(some, *e)
 		}
 	}
@@ -93,37 +137,23 @@ func (c *call) history(node string) (any, error) {
 	return some, nil
 }
 
-// is says whether the query searches for the entry with a seq.
-func (c *call) is(seq uint64) bool { return c.r.URL.Query().Get("q") == strconv.FormatUint(seq, 10) }
-
 func auditOf(c *call) (any, error) {
 	after, err := c.number("after", 0, 0, 1<<63)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", mostEvents, 1, mostEvents)
-	if err != nil {
-		return nil, err
-	}
-	before, err := c.number("before", 0, 0, 1<<63)
-	if err != nil {
-		return nil, err
-	}
-	has, err := c.searched()
-	if err != nil {
-		return nil, err
-	}
-	free, err := c.encoding.begin(c.r.Context())
+	s, free, err := c.selects()
 	if err != nil {
 		return nil, err
 	}
 	defer free()
-	outcome := c.r.URL.Query().Get("outcome")
+	q := c.r.URL.Query()
+	outcome := q.Get("outcome")
 	chosen := func(e *site.AuditEntry) bool {
-		return (before == 0 || e.Seq < before) && (outcome == "" || outcome == string(e.Outcome)) &&
-			(has(e.By, e.Kind, e.Issuer, e.From, e.Verb, e.Node, e.Digest, e.Reason, string(e.Outcome), e.Text) || c.is(e.Seq))
+		return (outcome == "" || outcome == string(e.Outcome)) &&
+			s.has(e.Seq, e.Digest, e.By, e.Kind, e.Issuer, e.From, e.Verb, e.Node, e.Reason, string(e.Outcome), e.Text)
 	}
-	return c.auditPage(after, int(limit), before > 0 || c.r.URL.Query().Get("newest") == "true", chosen)
+	return c.auditPage(after, s.limit, s.before < endless || q.Get("newest") == "true", chosen)
 }
 
 // auditPage are the first entries behind one that are chosen, or the last ones.
@@ -171,18 +201,18 @@ func findingsOf(c *call) (any, error) {
 	if c.r.URL.RawQuery == "" { // made once for all who ask so
 		return r.part(c.route.path, func(r site.Report) any { return listed(r.Findings) })
 	}
-	has, err := c.searched()
+	s, err := c.search()
 	if err != nil {
 		return nil, err
 	}
 	all := r.value.Findings
-	if c.r.URL.Query().Get("q") != "" {
+	if s.text != "" {
 		free, err := c.encoding.begin(c.r.Context())
 		if err != nil {
 			return nil, err
 		}
 		defer free()
-		all = slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool { return !has(textsOf(&f)...) && !c.isID(f.ID) })
+		all = slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool { return !s.Finds(&f) })
 	}
 	some, err := part(c, all)
 	return listed(some), err
@@ -194,17 +224,6 @@ func listed(all []site.Finding) []ListedFinding {
 		some[i] = ListedFinding{all[i], all[i].ID()}
 	}
 	return some
-}
-
-// isID says whether the query searches for an entry by its whole ID. Part of one says nothing: any text of few letters may
-// be in it.
-func (c *call) isID(of func() string) bool {
-	q := c.r.URL.Query().Get("q")
-	return len(q) == site.IDLength && q == of()
-}
-
-func textsOf(f *site.Finding) []string {
-	return []string{f.Code, string(f.Severity), f.Message, f.Why, f.Fix, f.Place(), f.Node, f.Path, f.Others()}
 }
 
 // ApprovalPage is what waits for approval and what was approved.
@@ -227,7 +246,7 @@ type ListedApproval struct {
 }
 
 func approvalsOf(c *call) (any, error) {
-	has, err := c.searched()
+	s, err := c.search()
 	if err != nil {
 		return nil, err
 	}
@@ -235,24 +254,20 @@ func approvalsOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &r.value.Status
-	p := ApprovalPage{Set: s.Approve, Waiting: site.Losses{}, All: len(s.Waiting)}
+	is := &r.value.Status
+	p := ApprovalPage{Set: is.Approve, Waiting: site.Losses{}, All: len(is.Waiting)}
 	ofLoss := func(l *site.Loss) []string {
 		return []string{l.Node, string(l.Action), l.Lost, l.Disks, l.Target(), l.Breaks}
 	}
-	isDigest := func(set string) bool { // by so much of it as people write
-		q := strings.ToLower(c.r.URL.Query().Get("q"))
-		return len(q) >= leastDigest && strings.HasPrefix(set, q)
-	}
-	for i := range s.Waiting {
-		if has(ofLoss(&s.Waiting[i])...) || isDigest(s.Approve) {
-			p.Waiting = append(p.Waiting, s.Waiting[i])
+	for i := range is.Waiting {
+		if s.in(ofLoss(&is.Waiting[i])...) || s.isDigest(is.Approve) {
+			p.Waiting = append(p.Waiting, is.Waiting[i])
 		}
 	}
 	var all []ListedApproval
-	for i := len(s.Ledger) - 1; i >= 0; i-- {
-		e := ListedApproval{s.Ledger[i], s.Ledger[i].ID()}
-		if has(append(ofLoss(&e.Loss), e.Source.String(), e.Note, e.Result())...) || isDigest(e.Set) || c.isID(e.LedgerEntry.ID) {
+	for i := len(is.Ledger) - 1; i >= 0; i-- {
+		e := ListedApproval{is.Ledger[i], is.Ledger[i].ID()}
+		if s.in(append(ofLoss(&e.Loss), e.Source.String(), e.Note, e.Result())...) || s.isDigest(e.Set) || s.isID(e.LedgerEntry.ID) {
 			all = append(all, e)
 		}
 	}
@@ -262,7 +277,7 @@ func approvalsOf(c *call) (any, error) {
 }
 
 func incidentsOf(c *call) (any, error) {
-	has, err := c.searched()
+	s, err := c.search()
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +287,7 @@ func incidentsOf(c *call) (any, error) {
 	}
 	var all []site.IncidentState
 	for _, i := range r.value.Status.Incidents {
-		if has(append([]string{i.Name, i.ID, i.Incident.Reason, i.By, i.Commit, i.Verdict()}, i.Incident.Nodes...)...) {
+		if s.in(append([]string{i.Name, i.Incident.Reason, i.By, i.Verdict()}, i.Incident.Nodes...)...) || s.isDigest(i.ID) || s.isDigest(i.Commit) {
 			all = append(all, i)
 		}
 	}
@@ -315,7 +330,7 @@ func timelineOf(c *call) (any, error) {
 	}
 	length, known := ranges[name]
 	if !known {
-		return nil, fmt.Errorf("%w: range is hour, day, week or all", ErrBadRequest)
+		return nil, fmt.Errorf("%w: there is no range %q: it is \"hour\", \"day\", \"week\" or \"all\"", ErrBadRequest, name)
 	}
 	watched, err := c.daemon.Watched(c.site)
 	if err != nil {

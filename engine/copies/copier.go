@@ -63,8 +63,8 @@ func (c *copying) end(a record.Artifact, err error) {
 	c.failed[a.SHA256] = f
 }
 
-// isDue reports whether an artifact may be tried now, or how long that takes.
-func (c *copying) isDue(digest string) time.Duration {
+// untilDue is how long to wait before an artifact is tried again; not positive for not at all.
+func (c *copying) untilDue(digest string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Until(c.failed[digest].state.Retry)
@@ -109,7 +109,6 @@ func (c *copying) trouble() string {
 		}
 	}
 	slices.Sort(why)
-	const most = 3
 	if more := len(why) - most; more > 0 {
 		why = append(why[:most], fmt.Sprintf("%d more are not copied", more))
 	}
@@ -146,7 +145,7 @@ func (s *Service) next() (record.Artifact, time.Duration) {
 		if _, here := s.Files.Get(a.SHA256); here || s.Files.IsFetching(a.SHA256) || len(s.view.With(fileOf(a))) == 0 {
 			continue
 		}
-		if due := s.copying.isDue(a.SHA256); due > 0 {
+		if due := s.copying.untilDue(a.SHA256); due > 0 {
 			later = min(later, due)
 			continue
 		}

@@ -27,9 +27,11 @@ const (
 	// silentAfter is how long a daemon may not have written to count as one that runs. A daemon that has not read the
 	// records for as long gives and gets nothing: it may have been removed.
 	silentAfter = 90 * time.Second
-	// forgottenAfter is after how long a silent daemon's record is deleted where nobody says which daemons there are,
-	// and that of a collected artifact: a daemon that was cut off meanwhile may have it without a record of that.
+	// forgottenAfter is after how long a silent daemon's record is deleted, and that of a collected artifact: a daemon
+	// that was cut off meanwhile may have it without a record of that.
 	forgottenAfter = 30 * 24 * time.Hour
+	// forgottenSeen is how long the daemon that leads must have seen such a daemon silent itself.
+	forgottenSeen = 24 * time.Hour
 )
 
 // Records are the records as every daemon reads them and writes of itself (record.Copies).

@@ -42,9 +42,9 @@ func (s *Service) Notes() []string {
 		}
 		switch len(on) {
 		case 0:
-			once = append(once, site.Printable(a.Name)+" (on no running daemon)")
+			once = append(once, a.Name+" (on no running daemon)")
 		case 1:
-			once = append(once, site.Printable(a.Name)+" (on "+on[0]+")")
+			once = append(once, a.Name+" (on "+on[0]+")")
 		}
 	}
 	if len(once) == 0 {
@@ -137,7 +137,7 @@ func (k keeper) Listing(ctx context.Context) (artifact.Listing, error) {
 		if !state.Fetching && state.Why == "" && len(k.s.view.With(fileOf(a))) == 0 {
 			state.Why = "no running daemon gives it"
 		}
-		state.Name, state.Copies = site.Printable(a.Name), copiesOf(shelves, a.SHA256)
+		state.Name, state.Copies = a.Name, copiesOf(shelves, a.SHA256)
 		l.Wanted[a.SHA256] = state
 	}
 	return l, nil
@@ -175,28 +175,13 @@ func (k keeper) Verify(ctx context.Context, progress func(have, of int64), each 
 
 // Collect also collects what only other daemons have. The store records what it removes itself (Forget).
 func (k keeper) Collect(ctx context.Context, unusedFor time.Duration, dry bool) ([]artifact.Info, error) {
-	gone, err := k.s.Files.Collect(ctx, unusedFor, dry)
+	here, err := k.s.Files.Collect(ctx, unusedFor, dry)
 	if err != nil {
-		return gone, err
+		return here, err
 	}
-	shelves, _, _ := k.s.view.now()
-	named, err := k.s.Named()
-	if err != nil {
-		return gone, err
+	elsewhere, err := k.s.forgetElsewhere(ctx, unusedFor, dry)
+	if err != nil && !dry {
+		return here, fmt.Errorf("removed %s; files that only other daemons have were not removed: %w; run `slipway artifact gc` again once this is over", say.Count(len(here), "file"), err)
 	}
-	var elsewhere []record.Artifact
-	for _, a := range live(shelves) {
-		_, here := k.s.Files.Get(a.SHA256)
-		isGone := slices.ContainsFunc(gone, func(i artifact.Info) bool { return i.SHA256 == a.SHA256 })
-		if here || isGone || named[a.SHA256] || time.Since(a.Added) < unusedFor {
-			continue
-		}
-		gone = append(gone, artifact.Info{SHA256: a.SHA256, Name: a.Name, Size: a.Size, Source: a.Source, Added: a.Added})
-		a.Removed = time.Now()
-		elsewhere = append(elsewhere, a)
-	}
-	if dry || len(elsewhere) == 0 {
-		return gone, nil
-	}
-	return gone, k.s.collect(ctx, elsewhere)
+	return append(here, elsewhere...), err
 }

@@ -107,18 +107,47 @@ func (s *Service) Forget(ctx context.Context, files []artifact.Info) error {
 		a.Removed = time.Now()
 		all = append(all, a)
 	}
-	return s.collect(ctx, all)
+	if err := s.recordCollected(ctx, all); err != nil {
+		return fmt.Errorf("nothing was removed, because that could not be recorded: %w", err)
+	}
+	return nil
 }
 
-// collect records that artifacts were collected.
-func (s *Service) collect(ctx context.Context, all []record.Artifact) error {
+// forgetElsewhere records that artifacts were collected which nothing needs and only other daemons have. With dry
+// it only returns them.
+func (s *Service) forgetElsewhere(ctx context.Context, unusedFor time.Duration, dry bool) (gone []artifact.Info, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	shelves, err := s.Records.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	named, err := s.Named()
+	if err != nil {
+		return nil, err
+	}
+	var all []record.Artifact
+	for _, a := range live(shelves) {
+		_, here := s.Files.Get(a.SHA256)
+		if here || named[a.SHA256] || time.Since(a.Added) < unusedFor {
+			continue
+		}
+		gone = append(gone, artifact.Info{SHA256: a.SHA256, Name: a.Name, Size: a.Size, Source: a.Source, Added: a.Added})
+		a.Removed = time.Now()
+		all = append(all, a)
+	}
+	if dry || len(all) == 0 {
+		return gone, nil
+	}
+	return gone, s.recordCollected(ctx, all)
+}
+
+// recordCollected records that artifacts were collected. The caller holds turn.
+func (s *Service) recordCollected(ctx context.Context, all []record.Artifact) error {
 	leads, _ := s.role.get()
 	if leads == nil {
 		return errors.New("only the daemon that leads removes artifacts")
 	}
-	if err := leads.PutArtifacts(ctx, all...); err != nil {
-		return fmt.Errorf("nothing was removed, because the records do not have it: %w", err)
-	}
-	s.Poke()
-	return nil
+	defer s.Poke()
+	return leads.PutArtifacts(ctx, all...)
 }

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,7 +79,7 @@ func (s *Service) serveOnce(ctx context.Context) error {
 	s.Log.Info("artifacts are given to the other daemons of the site", "address", at)
 	srv, limited := artifact.ForDaemons(http.HandlerFunc(s.give), l)
 	srv.ErrorLog = slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug) // anybody can cause its messages
-	return serve.Until(ctx, srv, tls.NewListener(limited, s.identity.tls(s.admits)))
+	return serve.Until(ctx, srv, tls.NewListener(limited, s.identity.tls(func(key string) bool { return s.admits(ctx, key) })))
 }
 
 // reached is how the others reach a listener.
@@ -95,20 +94,20 @@ func (s *Service) reached(a net.Addr) (string, error) {
 
 // admits reports whether a key is that of another running daemon. For an unknown one the records are read again, at
 // most once a second: a daemon that has just started has just written it.
-func (s *Service) admits(key string) bool {
-	if s.isDaemon(key) {
+func (s *Service) admits(ctx context.Context, key string) bool {
+	if s.trusts(key) {
 		return true
 	}
 	if !s.again.Allow() {
 		return false
 	}
-	s.refresh()
-	return s.isDaemon(key)
+	s.refresh(ctx)
+	return s.trusts(key)
 }
 
 // refresh reads the records outside the order of sync.
-func (s *Service) refresh() {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout/2)
+func (s *Service) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout/2)
 	defer cancel()
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -117,8 +116,8 @@ func (s *Service) refresh() {
 	}
 }
 
-// isDaemon reports whether a key is another running daemon's.
-func (s *Service) isDaemon(key string) bool {
+// trusts reports whether a key is another running daemon's.
+func (s *Service) trusts(key string) bool {
 	_, ok := s.view.keys()[key]
 	return ok
 }
@@ -143,7 +142,7 @@ func (s *Service) give(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("ETag", strconv.Quote(digest))
-	out := &sending{File: f, sum: sha256.New(), ok: func() bool { return s.isDaemon(key) }}
+	out := &sending{ReadSeeker: f, sum: sha256.New(), ok: func() bool { return s.trusts(key) }}
 	s.Log.Info("artifact is copied by another daemon", "sha256", digest, "by", r.RemoteAddr, "range", site.Printable(r.Header.Get("Range")))
 	http.ServeContent(w, r, "", info.Added, out)
 	if got := hex.EncodeToString(out.sum.Sum(nil)); out.n == info.Size && r.Header.Get("Range") == "" && got != digest {
@@ -162,11 +161,11 @@ func (s *Service) damaged(digest, got string) {
 
 // sending is a file that is given for as long as the other end may have it.
 type sending struct {
-	*os.File
-	sum hash.Hash
-	n   int64
-	ok  func() bool // asked before each stretch
-	due int64       // from which byte on it is asked again
+	io.ReadSeeker // not the whole file: its WriteTo would pass Read by
+	sum           hash.Hash
+	n             int64
+	ok            func() bool // asked before each stretch
+	due           int64       // from which byte on it is asked again
 }
 
 // stretch is how much is given before it is asked again whether the other end may have it.
@@ -181,13 +180,8 @@ func (f *sending) Read(p []byte) (int, error) {
 		}
 		f.due = f.n + stretch
 	}
-	n, err := f.File.Read(p)
+	n, err := f.ReadSeeker.Read(p)
 	f.sum.Write(p[:n])
 	f.n += int64(n)
 	return n, err
-}
-
-// WriteTo hides the one of os.File, which would read past Read.
-func (f *sending) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{f})
 }

@@ -26,7 +26,7 @@ func (s *Service) syncLocked(ctx context.Context) {
 	}
 	s.copying.forget(shelves)
 	if err := s.tell(ctx, shelves); err != nil {
-		s.fail(ctx, "which artifacts this daemon has was not recorded", err)
+		s.fail(ctx, "the list of this daemon's artifacts was not recorded", err)
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *Service) settle(ctx context.Context) (record.Shelves, bool) {
 	}
 	if leads != nil {
 		if err := s.catalogue(ctx, leads, shelves, named); err != nil {
-			s.fail(ctx, "which artifacts there are was not recorded", err)
+			s.fail(ctx, "the list of the site's artifacts was not recorded", err)
 		}
 	}
 	s.removeCollected(shelves, named)
@@ -138,13 +138,7 @@ func (s *Service) catalogue(ctx context.Context, leads Catalogue, shelves record
 			puts = append(puts, a)
 		}
 	}
-	gone := slices.Clone(shelves.Gone)
-	_, silent := s.view.running()
-	for name := range silent {
-		if h := shelves.Holders[name]; time.Since(h.Time) > forgottenAfter {
-			gone = append(gone, name)
-		}
-	}
+	gone := slices.Concat(shelves.Gone, s.view.forgotten())
 	return errors.Join(leads.PutArtifacts(ctx, puts...), leads.DropArtifacts(ctx, drops...), leads.DropHolders(ctx, gone...))
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,6 +102,19 @@ func (v *view) running() (run, silent map[string]bool) {
 	return run, silent
 }
 
+// forgotten are the names of the other daemons whose records are deleted: by its own clock such a daemon has not
+// written for long, and this one has read nothing new of it for a while either. One of the two clocks may be wrong.
+func (v *view) forgotten() (names []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for name, b := range v.beats {
+		if name != v.own && time.Since(b.at) > forgottenSeen && time.Since(v.shelves.Holders[name].Time) > forgottenAfter {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // keys are the keys of the other daemons that run, each with the address at which its daemon gives copies.
 func (v *view) keys() map[string]string {
 	keys := map[string]string{}
@@ -110,7 +124,9 @@ func (v *view) keys() map[string]string {
 	}
 	run, _ := v.running()
 	for name := range run {
-		keys[s.Holders[name].Key] = s.Holders[name].Address
+		if h := s.Holders[name]; h.Key != "" {
+			keys[h.Key] = h.Address
+		}
 	}
 	return keys
 }
@@ -162,7 +178,7 @@ func live(s record.Shelves) (all []record.Artifact) {
 	slices.SortStableFunc(all, func(a, b record.Artifact) int {
 		switch {
 		case a.Needed == b.Needed:
-			return 0
+			return strings.Compare(a.Name, b.Name)
 		case a.Needed:
 			return -1
 		}

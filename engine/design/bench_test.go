@@ -8,6 +8,29 @@ import (
 	"testing"
 )
 
+// authority is a certificate as long as those of a site.
+const authority = `-----BEGIN CERTIFICATE-----
+MIIDAzCCAeugAwIBAgIUfYWhp5Mm9jDYf88HSC1qMyDrWEowDQYJKoZIhvcNAQEL
+BQAwEDEOMAwGA1UEAwwFYmVuY2gwIBcNMjYxMTI5MDA1MzU5WhgPMjEyNjExMDUw
+MDUzNTlaMBAxDjAMBgNVBAMMBWJlbmNoMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A
+MIIBCgKCAQEArb4Cz6m/5vMD0mdTdQIO+gqYVrY70Lk/fIyBOcAlQXTSbyHOEBG3
+Z3U+/ZXrgZ+lrUAmVkWyKFWd3mnjKxapR7LNbUZX/+FOXO52ZobulnC6WhcduJFa
+EpVDlBGeI0GtT6apIbAClYQ62Wpn372BupXRmCXxL0v3ZyFf9nKSfKkjgoDoHFnp
+/SvfHbhq0GA7vS1Ju3N3GkPGyM5RjkoLP5o+oRkLW2F7/SUyS5iRSb9eNY75HqQc
+FBuMZ2KebhxQZiUn0INO7uMouibTRJGc7bxZdVDWHEPDZLEEgyP7+rK8HJCXCAt6
+jnwdm8J7mKtzZavdsXhdOk9Qa/AuZbjR4wIDAQABo1MwUTAdBgNVHQ4EFgQUOrUd
+r8Q/KVC5GmrySOdEeoarDd4wHwYDVR0jBBgwFoAUOrUdr8Q/KVC5GmrySOdEeoar
+Dd4wDwYDVR0TAQH/BAUwAwEB/zANBgkqhkiG9w0BAQsFAAOCAQEAG66nd5aTuTFz
+Uev2MuWy2YLbbih2An02NZILWvFW6XTaZi/vsWejgD/QONVKpu2s/RchHeiQ+JNb
+ZpGoCZLeRXWXXQ/5+t6RQra/ADqMMMHKYO+saJguVBtq4SfAmdhv1CyQqEfR4WpH
+k/e5iO8vxpB6H7ZpC0I5hbUR7yBfsMRblH4uhUmqgxAgd61FESjRjRHHSyWdq3is
+1MRdn7J7K9fNedjqI7a9lsh29JCc6snKqc0lN/R7H60PGQEqaGutPnwsi9GvyS9N
+UfhyOR3dvWmW0jjKG6QdwTL49zomvuSbRtC6U7dq7/tiKTuAQH9x8lanyQURs5qG
+kbQgiVbXog==
+-----END CERTIFICATE-----`
+
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n\t\t") }
+
 // generated is a site of n nodes in files of one rack each, as a person would
 // write it.
 func generated(n int) map[string]string {
@@ -29,7 +52,9 @@ profiles: base: {
 	power: "on"
 	boot: order: ["Hdd", "Pxe"]
 	image: "debian12"
-	endpoints: manager: trust: ca: "-----BEGIN CERTIFICATE-----` + strings.Repeat("A", 1000) + `"
+	endpoints: manager: trust: ca: """
+		` + indented(authority) + `
+		"""
 }
 profiles: hw: {parents: ["base"], hardware: {memory: "256GiB", sockets: 2}}
 profiles: compute: {parents: ["base"], role: "compute", labels: {tier: "a", zone: "b"}}
@@ -51,7 +76,7 @@ nodes: "compute-%d": {
 	addresses: {bmc: "10.0.%d.%d", os: "10.16.%d.%d"}
 	endpoints: os: trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%040d"]
 }
-`, i, rack, i, i, i/250, i%250, i/250, i%250, i)
+`, i, rack, i, i, i/250, i%250+1, i/250, i%250+1, i)
 		}
 		files[fmt.Sprintf("rack-%d.cue", rack)] = b.String()
 	}

@@ -32,6 +32,8 @@ type secretUse struct {
 	text string
 	do   string
 	by   map[string]bool // users of it; a node by its name
+	// bmcs are the nodes whose BMC has it.
+	bmcs map[string]bool
 	// sent are the nodes to which more than a login with it goes.
 	sent map[string]bool
 	// until is when it ends by itself; nil for never.
@@ -122,11 +124,9 @@ func given(s *site.Site, affected map[string]bool, i *site.IncidentState, all []
 			if !wasRead(i, node, g) {
 				continue
 			}
-			text, do, credential := g.Secret, "Install the system again, with a higher `generation`: it gets another one", site.CredentialOf(g.Secret)
-			if credential == "" {
-				text += " of " + node
-			} else {
-				do = replace(s, credential)
+			text, do := g.Secret+" of "+node, fmt.Sprintf("Raise `generation` of %s in the design: Slipway then installs the system again, after an approval, and it gets a new %s", node, g.Secret)
+			if credential := site.CredentialOf(g.Secret); credential != "" {
+				text, do = g.Secret, replace(s, credential)
 			}
 			u := byText[text]
 			if u == nil {
@@ -181,7 +181,7 @@ func (g *gathering) credential(r rank, name, by string) {
 	}
 	u := g.byName[name]
 	if u == nil {
-		u = &secretUse{rank: r, text: site.SecretOfCredential(name), do: replace(g.site, name), by: map[string]bool{}, sent: map[string]bool{}}
+		u = &secretUse{rank: r, text: site.SecretOfCredential(name), do: replace(g.site, name), by: map[string]bool{}, bmcs: map[string]bool{}, sent: map[string]bool{}}
 		g.byName[name], g.all = u, append(g.all, u)
 	}
 	u.rank, u.by[by] = min(u.rank, r), true
@@ -194,6 +194,13 @@ func (g *gathering) sent(r rank, name, by string) {
 	}
 }
 
+// bmc notes that the BMC of a node has a credential.
+func (g *gathering) bmc(name, node string) {
+	if g.credential(managers, name, node); name != "" {
+		g.byName[name].bmcs[node] = true
+	}
+}
+
 // one notes a secret that is no credential, what to do about it, and when it ends by itself.
 func (g *gathering) one(r rank, by, text, do string, until func(Facts) time.Time) {
 	g.all = append(g.all, &secretUse{rank: r, text: text, do: do, by: map[string]bool{by: true}, until: until})
@@ -202,16 +209,16 @@ func (g *gathering) one(r rank, by, text, do string, until func(Facts) time.Time
 // endpoints notes how a node and the accounts of its BMC are reached.
 func (g *gathering) endpoints(name string, n *site.Node) {
 	for kind, e := range n.Endpoints {
-		r := systems
 		switch {
-		case kind == site.Manager && n.IsVirtual():
-			continue // the login goes to the hypervisor, and not to its guest
+		case kind == site.Manager && n.IsVirtual(): // the login goes to the hypervisor, and not to its guest
 		case kind == site.Manager:
-			r = managers
+			g.bmc(e.Credential, name)
+		default:
+			g.credential(systems, e.Credential, name)
 		}
-		g.credential(r, e.Credential, name)
 	}
 	for account, a := range n.BMC.Accounts {
+		g.bmc(a.Credential, name)
 		g.sent(managers, a.Credential, name)
 		if a.Credential == "" {
 			g.one(managers, name, fmt.Sprintf("account %s of the BMC of %s", account, name), "The design sets no password: change it on the BMC", nil)

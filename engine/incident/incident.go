@@ -169,7 +169,7 @@ func Text(s *site.IncidentState) string {
 	case !s.Clear.IsZero():
 		line("all clear since %s", at(s.Clear))
 	case s.IsReleased() && s.Follows:
-		line("NOT all clear: some secrets are not known to be replaced. To end the incident without that, run `%s`", s.End())
+		line("NOT all clear: some secrets are not known to be replaced. To end the incident all the same, run `%s`", s.End())
 	}
 	if s.Removed && !s.Acted.IsZero() {
 		line("the design does not have it; this releases nothing")

@@ -94,6 +94,22 @@ func TestReasonsToAsk(t *testing.T) {
 	}
 }
 
+// The API has deliveries in brief. A plan that is made from them says the same.
+func TestAPlanNeedsDeliveriesInBrief(t *testing.T) {
+	s := town()
+	s.Incidents = map[string]site.Incident{"shell": {Nodes: []string{"n1", "gone"}, Reason: "a shell"}}
+	full, brief := map[string]site.Delivered{}, map[string]site.Delivered{}
+	for _, holder := range []string{"n1", "gone", "n2"} {
+		full[holder] = site.Delivered{Given: []site.Delivery{given("credential bmc", "k.1", site.ToBMC, 1, true), given("credential bmc", "k.2", site.ToBMC, 2, true),
+			given("credential old", "k.1", site.ToSystem, 3, false), given(site.SecretHostKey, "k.1", site.ToSystem, 4, false)}}
+		brief[holder] = full[holder].Brief()
+	}
+	want := strings.Join(incident.New(nil, s, full), "\n")
+	if got := strings.Join(incident.New(nil, s, brief), "\n"); got != want || !strings.Contains(got, "credential old, read by gone, n1 (recorded)") {
+		t.Errorf("in brief:\n%s\nin full:\n%s", got, want)
+	}
+}
+
 func TestIDIsThatOfNodesAndTime(t *testing.T) {
 	since := time.Date(2026, 3, 1, 18, 0, 0, 0, time.UTC)
 	i := site.Incident{Nodes: []string{"b", "a"}, Since: since, Reason: "one"}

@@ -23,8 +23,9 @@ type Facts struct {
 	LoginLife time.Duration
 	// Certified is when the last TLS certificate of a name that was signed for a node ends; zero for none.
 	Certified func(node, name string) time.Time
-	// Installed is when the installation of the system of a node began that has proven itself; zero for none.
-	Installed func(node string) time.Time
+	// Installed is what is recorded of the system on the machine of a node of an incident, under whatever name the design has
+	// it now; nil for none. One without a machine stands for its name.
+	Installed func(node string, n site.IncidentNode) *site.Installation
 	holders   map[string][]string // by machine, see indexed
 }
 
@@ -253,16 +254,16 @@ func judgeCredential(s *site.Site, i *site.IncidentState, x *site.Exposed, name 
 func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, used *secretUse, machines map[string]string, f Facts, read []string) {
 	_, derived := s.Credentials[name].Derived()
 	holders := map[string]bool{}
-	for holder, d := range f.Delivered {
-		for _, last := range d.Lasts(x.Secret) {
-			if !derived && slices.Contains(read, last.Version) {
-				holders[nameOf(s, machines, holder, last.Machine)] = true
+	if !derived {
+		for holder, d := range f.Delivered {
+			for _, g := range d.Unreplaced(x.Secret, read) {
+				holders[nameOf(s, machines, holder, g.Machine)] = true
 			}
 		}
-	}
-	if used != nil && !derived {
-		for holder := range used.by {
-			holders[holder] = true
+		if used != nil {
+			for holder := range used.by {
+				holders[holder] = true
+			}
 		}
 	}
 	delete(holders, sweep) // it sends what the source has
@@ -270,7 +271,7 @@ func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, u
 		delete(holders, node)
 	}
 	for _, holder := range slices.Sorted(maps.Keys(holders)) {
-		note(x, name, holder, f.Delivered[holder].Lasts(x.Secret), f)
+		note(x, name, holder, withInside(f.Delivered[holder].Lasts(x.Secret), used, holder), f)
 	}
 	for _, node := range x.Nodes {
 		if lasts, may := kept(i, x, node, used, f); may {
@@ -299,22 +300,49 @@ func note(x *site.Exposed, credential, holder string, lasts []site.Delivery, f F
 	}
 }
 
+// withInside adds a delivery that was not seen where the design puts a secret into a node, and the records only have
+// logins with it: these say nothing of the value inside.
+func withInside(lasts []site.Delivery, used *secretUse, node string) []site.Delivery {
+	if used != nil && used.sent[node] && !slices.ContainsFunc(lasts, func(g site.Delivery) bool { return g.As != site.AsLogin }) {
+		return append(lasts, site.Delivery{})
+	}
+	return lasts
+}
+
 // kept are the latest deliveries of a secret to a node of an incident, in each place that may still accept it: its BMC, and
-// from its release on its system, until that is installed again. May is false where no place may.
+// from its release on its system, until that is installed again. May is false where no place may, as where a search sent it
+// to a BMC whose password it is not.
 func kept(i *site.IncidentState, x *site.Exposed, node string, used *secretUse, f Facts) (lasts []site.Delivery, may bool) {
 	n, own := i.Nodes[node]
 	runs := own && !n.Released.IsZero() || !own && i.IsReleased()
-	since := f.Installed(node)
-	anew := since.After(i.Acted)
+	anew := installedSince(i, node, f)
 	var given site.Delivered
 	for _, g := range deliveriesTo(i, node, f) {
-		if g.Secret == x.Secret && (g.To == site.ToBMC || runs && !(anew && g.When.Before(since))) {
+		if g.Secret == x.Secret && (g.To == site.ToBMC || runs && (anew == nil || g.Generation >= anew.Generation)) {
 			given.Given = append(given.Given, g)
 		}
 	}
 	slices.SortStableFunc(given.Given, func(a, b site.Delivery) int { return a.When.Compare(b.When) })
 	lasts = given.Lasts(x.Secret)
-	return lasts, len(lasts) > 0 || runs && !anew && used != nil && used.by[node]
+	if runs && anew == nil {
+		lasts = withInside(lasts, used, node)
+	}
+	searched := used != nil && used.by[sweep] && !used.by[node]
+	return lasts, len(lasts) > 0 || used != nil && used.bmcs[node] || runs && anew == nil && !searched
+}
+
+// installedSince is the system that Slipway was seen to have installed on a node since it acted; nil for none. One that a
+// person accepted in its place is none. Nor is one that was found again with the generation that it had, as after a move
+// of its disks or a return of the node.
+func installedSince(i *site.IncidentState, node string, f Facts) *site.Installation {
+	is := f.Installed(node, i.Nodes[node])
+	if is == nil || !is.Proven || !is.ByUs() || !is.Since.After(i.Acted) {
+		return nil
+	}
+	if n, own := i.Nodes[node]; own && (!n.Machine.Known() || is.Generation <= n.Generation) {
+		return nil
+	}
+	return is
 }
 
 // nameOf is the name under which a holder counts: where it has left the design, that of the node that has its machine now.
@@ -329,13 +357,13 @@ func nameOf(s *site.Site, machines map[string]string, holder, machine string) st
 func judgeOther(i *site.IncidentState, x *site.Exposed, f Facts) {
 	node := x.Nodes[0]
 	own := strings.HasPrefix(x.Secret, site.SecretHostKey) || strings.HasPrefix(x.Secret, site.SecretDiskPassphrase)
-	switch {
-	case own && f.Installed(node).After(i.Acted) && hasAgain(x, node, f):
-		x.State, x.Why = site.ReplacedNot, "the system was installed again since, with the same one"
-	case own && f.Installed(node).After(i.Acted):
+	switch is := installedSince(i, node, f); {
+	case own && is == nil:
+		x.State, x.Why = site.ReplacedNot, "Slipway has not seen a later generation of the system"
+	case own && hasAnother(i, x, node, is, f):
 		x.State, x.Why = site.ReplacedAll, "the system was installed again since, with another one"
 	case own:
-		x.State, x.Why = site.ReplacedNot, "the system was not seen installed again since"
+		x.State, x.Why = site.ReplacedNot, "the system was installed again since, and no record shows that it got another one"
 	case x.Until.IsZero():
 		x.State, x.Why = site.ReplacedUnknown, "Slipway cannot see whether somebody replaced it"
 	case f.Now.After(x.Until):
@@ -345,12 +373,20 @@ func judgeOther(i *site.IncidentState, x *site.Exposed, f Facts) {
 	}
 }
 
-// hasAgain reports whether a node was given last what it had. The passphrase of disks is the same in each installation of
-// a generation.
-func hasAgain(x *site.Exposed, node string, f Facts) bool {
-	return slices.ContainsFunc(f.Delivered[node].Lasts(strings.TrimSuffix(x.Secret, " of "+node)), func(g site.Delivery) bool {
-		return g.Version != "" && slices.Contains(x.Had[node], g.Version)
-	})
+// hasAnother reports whether the records show that an installation was given another one than those that the node had,
+// and none of these.
+func hasAnother(i *site.IncidentState, x *site.Exposed, node string, is *site.Installation, f Facts) (another bool) {
+	secret, machine := strings.TrimSuffix(x.Secret, " of "+node), i.Nodes[node].Machine
+	for _, g := range deliveriesTo(i, node, f) {
+		if g.Secret != secret || g.Generation != is.Generation || machine.Known() && g.Machine != machine.String() {
+			continue
+		}
+		if slices.Contains(x.Had[node], g.Version) {
+			return false
+		}
+		another = true
+	}
+	return another
 }
 
 func later(a, b time.Time) time.Time {

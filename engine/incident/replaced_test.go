@@ -19,6 +19,26 @@ func shell() *site.IncidentState {
 		Nodes: map[string]site.IncidentNode{"n1": {}}}
 }
 
+// held is how an incident keeps n1, whose system had generation 1 when Slipway acted, off and released if so.
+func held(released bool) site.IncidentNode {
+	n := site.IncidentNode{Machine: site.Identity{UUID: "1"}, Generation: 1, Off: noon}
+	if released {
+		n.Released = noon.Add(time.Hour)
+	}
+	return n
+}
+
+// installed is a system of a generation that has proven itself some minutes after noon.
+func installed(generation, minutes int) *site.Installation {
+	return &site.Installation{Generation: generation, Since: noon.Add(time.Duration(minutes) * time.Minute), Proven: true, Reported: true, Signed: true}
+}
+
+// inGeneration is a delivery to the system of a generation on the machine of held.
+func inGeneration(generation int, g site.Delivery) site.Delivery {
+	g.Machine, g.Generation = held(false).Machine.String(), generation
+	return g
+}
+
 // given is a delivery some minutes after noon, and whether it was seen.
 func given(secret, version string, to site.Recipient, minutes int, seen bool) site.Delivery {
 	g := site.Delivery{Secret: secret, Version: version, To: to, When: noon.Add(time.Duration(minutes) * time.Minute)}
@@ -31,7 +51,7 @@ func given(secret, version string, to site.Recipient, minutes int, seen bool) si
 // facts are those in which the sources of credentials have some versions.
 func facts(present map[string]incident.Present, delivered map[string][]site.Delivery) incident.Facts {
 	f := incident.Facts{Now: noon.Add(24 * time.Hour), LoginLife: time.Hour, Delivered: map[string]site.Delivered{},
-		Installed: func(string) time.Time { return time.Time{} },
+		Installed: func(string, site.IncidentNode) *site.Installation { return nil },
 		Present: func(credential, node string) (incident.Present, bool) {
 			p, is := present[credential+"@"+node]
 			if !is {
@@ -202,33 +222,59 @@ func TestThePlanSaysWhoReadWhat(t *testing.T) {
 // A system that is released without an installation still has the old password on its disks.
 func TestAReleasedSystemKeepsItsPasswordUntilItIsReplaced(t *testing.T) {
 	own := "credential own"
-	before := given(own, "k.1", site.ToSystem, -60, true)
+	before := inGeneration(1, given(own, "k.1", site.ToSystem, -60, true))
+	fresh, stale := given(own, "k.2", site.ToSystem, 70, true), inGeneration(2, given(own, "k.1", site.ToSystem, 81, true))
+	unseen, accepted := given(own, "k.2", site.ToSystem, 70, false), installed(2, 80)
+	accepted.Accepted = "a marker that a person was asked about"
 	for name, c := range map[string]struct {
 		node      site.IncidentNode
 		after     []site.Delivery
-		installed int
+		installed *site.Installation
 		want      site.Replaced
 	}{
-		"off":                           {site.IncidentNode{Off: noon}, nil, 0, site.ReplacedAll},
-		"released":                      {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, nil, 0, site.ReplacedPartly},
-		"sent, and not seen":            {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, []site.Delivery{given(own, "k.2", site.ToSystem, 70, false)}, 0, site.ReplacedPartly},
-		"seen":                          {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, []site.Delivery{given(own, "k.2", site.ToSystem, 70, true)}, 0, site.ReplacedAll},
-		"installed again":               {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, nil, 80, site.ReplacedAll},
-		"installed again with the old":  {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, []site.Delivery{given(own, "k.1", site.ToSystem, 81, true)}, 80, site.ReplacedPartly},
-		"installed before, then broken": {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, nil, -80, site.ReplacedPartly},
+		"off":                          {held(false), nil, nil, site.ReplacedAll},
+		"released":                     {held(true), nil, nil, site.ReplacedPartly},
+		"sent, and not seen":           {held(true), []site.Delivery{unseen}, nil, site.ReplacedPartly},
+		"seen":                         {held(true), []site.Delivery{fresh}, nil, site.ReplacedAll},
+		"installed again":              {held(true), nil, installed(2, 80), site.ReplacedAll},
+		"installed again with the old": {held(true), []site.Delivery{stale}, installed(2, 80), site.ReplacedPartly},
+		"installed with the old, which was sent before the system proved itself": {held(true), []site.Delivery{inGeneration(2, given(own, "k.1", site.ToSystem, 75, false))}, installed(2, 80), site.ReplacedPartly},
+		"installed before, then broken":                                          {held(true), nil, installed(1, -80), site.ReplacedPartly},
+		"another system that a person accepted":                                  {held(true), nil, accepted, site.ReplacedPartly},
+		"the same system found again, after a move or a return":                  {held(true), nil, installed(1, 80), site.ReplacedPartly},
+		"a later system that has not proven itself":                              {held(true), nil, &site.Installation{Generation: 2, Since: noon.Add(80 * time.Minute)}, site.ReplacedPartly},
+		"not in the design when Slipway acted":                                   {site.IncidentNode{Released: noon.Add(time.Hour)}, nil, installed(2, 80), site.ReplacedPartly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := shell()
 			i.Nodes["n1"] = c.node
 			i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"own": {Version: "k.1"}}, map[string][]site.Delivery{"n1": {before}}))
 			f := facts(map[string]incident.Present{"own": {Version: "k.2"}}, map[string][]site.Delivery{"n1": append([]site.Delivery{before}, c.after...)})
-			if c.installed != 0 {
-				f.Installed = func(string) time.Time { return noon.Add(time.Duration(c.installed) * time.Minute) }
-			}
+			f.Installed = func(string, site.IncidentNode) *site.Installation { return c.installed }
 			if x := of(t, incident.Judged(town(), i, f), own); x.State != c.want {
 				t.Errorf("%s, old %q, new %q", x.Progress(), x.Old, x.New)
 			}
 		})
+	}
+}
+
+// A BMC keeps its passwords when the system is installed again, and also one of which there is no record.
+func TestABMCWithoutRecordsMayHaveTheOldValue(t *testing.T) {
+	i := shell()
+	i.Nodes["n1"] = held(true)
+	i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, nil))
+	others := map[string][]site.Delivery{}
+	for _, name := range []string{"n2", "n3"} {
+		others[name] = []site.Delivery{given("credential bmc", "k.2", site.ToBMC, 5, true)}
+	}
+	f := facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, others)
+	f.Installed = func(string, site.IncidentNode) *site.Installation { return installed(2, 80) }
+	if x := of(t, incident.Judged(town(), i, f), "credential bmc"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
+		t.Errorf("released, and installed again: %s, old %q", x.Progress(), x.Old)
+	}
+	i.Nodes["n1"] = held(false)
+	if x := of(t, incident.Judged(town(), i, f), "credential bmc"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
+		t.Errorf("off: %s, old %q", x.Progress(), x.Old)
 	}
 }
 
@@ -237,8 +283,28 @@ func TestAReleasedSystemWithoutRecordsMayHaveTheOldValue(t *testing.T) {
 	i := shell()
 	i.Nodes["n1"] = site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}
 	i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"own": {Version: "k.1"}}, nil))
-	if x := of(t, incident.Judged(town(), i, facts(map[string]incident.Present{"own": {Version: "k.2"}}, nil)), "credential own"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
+	f := facts(map[string]incident.Present{"own": {Version: "k.2"}}, nil)
+	if x := of(t, incident.Judged(town(), i, f), "credential own"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
 		t.Errorf("%s", x.Progress())
+	}
+	s := town() // whose account has left the design since
+	s.Nodes["n1"].System.Users = nil
+	if x := of(t, incident.Judged(s, i, f), "credential own"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
+		t.Errorf("an account that has left the design: %s", x.Progress())
+	}
+}
+
+// What a search may have sent to a BMC is not its password: nobody waits until it was seen there.
+func TestTheCredentialOfASearchIsReplacedAtItsSource(t *testing.T) {
+	s := town()
+	s.Discovery = &site.Discovery{Credential: "search"}
+	i := shell()
+	i.Nodes["n1"] = held(true)
+	i.Exposed = incident.Begun(s, i, facts(map[string]incident.Present{"search": {Version: "k.1"}}, nil))
+	for version, want := range map[string]site.Replaced{"k.1": site.ReplacedNot, "k.2": site.ReplacedAll} {
+		if x := of(t, incident.Judged(s, i, facts(map[string]incident.Present{"search": {Version: version}}, nil)), "credential search"); x.State != want {
+			t.Errorf("%s: %s, old %q", version, x.Progress(), x.Old)
+		}
 	}
 }
 
@@ -277,18 +343,34 @@ func TestARenamedMachineCountsUnderItsNewName(t *testing.T) {
 	}
 }
 
-// The passphrase of disks follows from the generation: one that is installed again with the same generation has the same.
+// The secrets of a system count as replaced where a record shows that a later one was given others.
 func TestTheSamePassphraseIsNoOtherOne(t *testing.T) {
-	for version, want := range map[string]site.Replaced{"k.1": site.ReplacedNot, "k.2": site.ReplacedAll} {
-		all := map[string][]site.Delivery{"n1": {given(site.SecretDiskPassphrase, "k.1", site.ToSystem, -60, false)}}
+	passphrase := site.SecretDiskPassphrase
+	other, same := inGeneration(2, given(passphrase, "k.2", site.ToSystem, 70, false)), inGeneration(2, given(passphrase, "k.1", site.ToSystem, 70, false))
+	accepted := installed(2, 80)
+	accepted.Accepted = "none"
+	for name, c := range map[string]struct {
+		after     []site.Delivery
+		installed *site.Installation
+		want      site.Replaced
+	}{
+		"another one":              {[]site.Delivery{other}, installed(2, 80), site.ReplacedAll},
+		"the same":                 {[]site.Delivery{same}, installed(2, 80), site.ReplacedNot},
+		"none":                     {nil, installed(2, 80), site.ReplacedNot},
+		"sent, not yet proven":     {[]site.Delivery{other}, installed(1, -80), site.ReplacedNot},
+		"accepted by a person":     {[]site.Delivery{other}, accepted, site.ReplacedNot},
+		"the same generation":      {[]site.Delivery{other}, installed(1, 80), site.ReplacedNot},
+		"nothing is known of both": {nil, nil, site.ReplacedNot},
+	} {
+		all := map[string][]site.Delivery{"n1": {inGeneration(1, given(passphrase, "k.1", site.ToSystem, -60, false))}}
 		i := shell()
-		i.Nodes["n1"] = site.IncidentNode{Off: noon.Add(time.Minute), Released: noon.Add(time.Hour)}
+		i.Nodes["n1"] = held(true)
 		i.Exposed = incident.Begun(town(), i, facts(nil, all))
-		all["n1"] = append(all["n1"], given(site.SecretDiskPassphrase, version, site.ToSystem, 81, false))
+		all["n1"] = append(all["n1"], c.after...)
 		f := facts(nil, all)
-		f.Installed = func(string) time.Time { return noon.Add(80 * time.Minute) }
-		if x := of(t, incident.Judged(town(), i, f), site.SecretDiskPassphrase+" of n1"); x.State != want {
-			t.Errorf("%s: %s", version, x.Progress())
+		f.Installed = func(string, site.IncidentNode) *site.Installation { return c.installed }
+		if x := of(t, incident.Judged(town(), i, f), passphrase+" of n1"); x.State != c.want {
+			t.Errorf("%s: %s", name, x.Progress())
 		}
 	}
 }
@@ -323,5 +405,89 @@ func BenchmarkJudged(b *testing.B) {
 	i.Exposed = incident.Begun(s, i, f)
 	for b.Loop() {
 		incident.Judged(s, i, f)
+	}
+}
+
+// A value that was sent and never seen has replaced nothing: the machine may still accept the one before, also when it has
+// left the design since.
+func TestAValueThatWasOnlySentReplacesNothing(t *testing.T) {
+	bmc := "credential bmc"
+	old, sent, seen := given(bmc, "k.1", site.ToBMC, -60, true), given(bmc, "k.2", site.ToBMC, 5, false), given(bmc, "k.2", site.ToBMC, 5, true)
+	for name, c := range map[string]struct {
+		gone []site.Delivery
+		want string
+	}{
+		"sent":                                 {[]site.Delivery{old, sent}, "[gone]"},
+		"sent, and the next one too":           {[]site.Delivery{old, sent, given(bmc, "k.3", site.ToBMC, 9, false)}, "[gone]"},
+		"seen, and the next one was only sent": {[]site.Delivery{old, seen, given(bmc, "k.3", site.ToBMC, 9, false)}, "[]"},
+		"seen":                                 {[]site.Delivery{old, seen}, "[]"},
+		"never given the old one":              {[]site.Delivery{sent}, "[]"},
+	} {
+		i, all := shell(), map[string][]site.Delivery{"gone": {c.gone[0]}}
+		for _, node := range []string{"n1", "n2", "n3"} {
+			all[node] = []site.Delivery{old}
+		}
+		i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, all))
+		for _, node := range []string{"n1", "n2", "n3"} {
+			all[node] = []site.Delivery{old, seen}
+		}
+		all["gone"] = c.gone
+		if x := of(t, incident.Judged(town(), i, facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, all)), bmc); fmt.Sprint(x.Old) != c.want {
+			t.Errorf("%s: %s, old %q, want %s", name, x.Progress(), x.Old, c.want)
+		}
+	}
+}
+
+// A login with the new password says nothing of an account or a file inside that is to have it too, and of which no record
+// says that it was ever looked at.
+func TestALoginDoesNotReplaceWhatIsInside(t *testing.T) {
+	s := town()
+	for _, node := range []string{"n1", "n2"} {
+		s.Nodes[node].Endpoints[site.OS] = site.Endpoint{Credential: "key"}
+	}
+	login := func(version string, minutes int) site.Delivery {
+		g := given("credential key", version, site.ToSystem, minutes, true)
+		g.As = site.AsLogin
+		return g
+	}
+	i := shell()
+	i.Nodes["n1"] = held(true)
+	all := map[string][]site.Delivery{"n1": {login("k.1", -60)}, "n2": {login("k.1", -60)}}
+	i.Exposed = incident.Begun(s, i, facts(map[string]incident.Present{"key": {Version: "k.1"}}, all))
+	present := map[string]incident.Present{"key": {Version: "k.2"}}
+	all = map[string][]site.Delivery{"n1": {login("k.1", -60), login("k.2", 70)}, "n2": {login("k.1", -60), login("k.2", 5)}}
+	if x := of(t, incident.Judged(s, i, facts(present, all)), "credential key"); fmt.Sprint(x.Old) != "[n1 n2]" {
+		t.Errorf("logins alone: %s, old %q", x.Progress(), x.Old)
+	}
+	for node := range all {
+		all[node] = append(all[node], given("credential key", "k.2", site.ToSystem, 75, true))
+	}
+	if x := of(t, incident.Judged(s, i, facts(present, all)), "credential key"); x.State != site.ReplacedAll {
+		t.Errorf("and found inside: %s, old %q", x.Progress(), x.Old)
+	}
+}
+
+// The name of a node of an incident can go to another machine. What is installed there replaces nothing on the first one.
+func TestAnotherMachineUnderTheNameReplacesNothing(t *testing.T) {
+	passphrase := site.SecretDiskPassphrase
+	i := shell()
+	i.Nodes["n1"] = held(true)
+	before := []site.Delivery{inGeneration(1, given(passphrase, "k.1", site.ToSystem, -60, false))}
+	i.Exposed = incident.Begun(town(), i, facts(nil, map[string][]site.Delivery{"n1": before}))
+	elsewhere := inGeneration(2, given(passphrase, "k.2", site.ToSystem, 70, false))
+	elsewhere.Machine = "UUID 2"
+	f := facts(nil, map[string][]site.Delivery{"n1": append(before, elsewhere)})
+	f.Installed = func(_ string, n site.IncidentNode) *site.Installation {
+		if n.Machine != i.Nodes["n1"].Machine {
+			t.Errorf("asked for the machine %s", n.Machine)
+		}
+		return installed(2, 80)
+	}
+	if x := of(t, incident.Judged(town(), i, f), passphrase+" of n1"); x.State != site.ReplacedNot {
+		t.Errorf("given to another machine: %s", x.Progress())
+	}
+	f.Delivered["new-1"] = site.Delivered{Since: noon.Add(-1000 * time.Hour), Given: []site.Delivery{inGeneration(2, given(passphrase, "k.2", site.ToSystem, 75, false))}}
+	if x := of(t, incident.Judged(town(), i, f), passphrase+" of n1"); x.State != site.ReplacedAll {
+		t.Errorf("given to it under another name: %s", x.Progress())
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 // A comment is Markdown that this package has written. What it uses of Markdown is little, and here that little is shown
 // elsewhere: as HTML for a page, as text for a terminal. So the words of a plan are in one place. Everything that is not
-// known markup is shown as text, whatever it looks like.
+// known markup is shown as text, whatever it looks like. A library for Markdown would let the tags through that GitHub's comments
+// need for what is folded, and a second one would have to take out all others. In the tests such a library, as GitHub's reader,
+// is what these pages are compared with (tests/markdown).
 
 // CommentHTML returns a comment as HTML. Its heading is a heading of the second rank.
 func CommentHTML(markdown string) string {

@@ -43,7 +43,7 @@ func unplanned(n *site.NodePlan) string {
 }
 
 // Designs are those that a proposal is between: the one in force, the one of the branch, and the one of the merge. Those in force
-// and of the branch are nil where there is none.
+// and of the branch are nil where there is none. Before one is in force, that of the branch stands for it.
 type Designs struct{ InForce, Branch, Merged *site.Site }
 
 // Consequences are what merging a planned proposal does to each node, by name. Nodes that stay as and where they are
@@ -56,9 +56,7 @@ func Consequences(r *site.Review, all *site.Plan, d Designs) []site.NodeConseque
 	for _, x := range r.Plan.Removes {
 		held[x.Node] = x.Held
 	}
-	if d.InForce == nil {
-		d.InForce = &site.Site{}
-	}
+	d.InForce = cmp.Or(d.InForce, d.Branch, &site.Site{})
 	var list []site.NodeConsequence
 	for i := range all.Nodes {
 		name := all.Nodes[i].Node
@@ -252,4 +250,43 @@ func ApprovalOf(d *site.ProposalDetail) string {
 		return "not known, there is no plan"
 	}
 	return "nothing to approve"
+}
+
+// VerdictOf is the verdict of a proposal, or says why there is none.
+func VerdictOf(p site.ProposalBrief) string {
+	switch {
+	case p.Verdict != "":
+		return p.Verdict
+	case p.Proposal.State == site.ProposalOpen:
+		return "not planned yet"
+	}
+	return "not known"
+}
+
+// PlanningOf says that a proposal is being planned, and what its reader sees until then; empty if it is not.
+func PlanningOf(p *site.ProposalBrief) string {
+	switch planning := "Slipway is planning " + (site.Revision{ID: p.Proposal.Head}).Short() + "."; {
+	case !p.Planning:
+		return ""
+	case p.Planned.IsZero():
+		return planning
+	default:
+		return planning + " Until then, this shows the last plan, which is of an earlier commit of the pull request or of the branch."
+	}
+}
+
+// Unlisted says why it is not shown what merging a proposal does to each machine; empty where it is.
+func Unlisted(d *site.ProposalDetail) string {
+	const large = "No longer known: Slipway keeps what merging does to each machine for the last large plans only."
+	switch {
+	case d.NodesLeftOut > 0 && d.Proposal.State == site.ProposalOpen:
+		return large + " To see it, have this pull request planned again: comment `/slipway plan`."
+	case d.NodesLeftOut > 0:
+		return large
+	case d.Counts != nil:
+		return ""
+	case d.Planned.IsZero():
+		return "Not known: Slipway has not planned this commit of the pull request since the daemon started."
+	}
+	return "There is no plan, so it is not known what merging does to a machine."
 }

@@ -156,6 +156,53 @@ func TestApprovalIsSaid(t *testing.T) {
 	}
 }
 
+// What is not known of a proposal is said as it is: nobody waits for the plan of one that has ended, or is told to ask for it.
+func TestWhatIsNotKnownOfAProposal(t *testing.T) {
+	open, merged := site.Proposal{State: site.ProposalOpen, Head: "89abcdef0123456789"}, site.Proposal{State: site.ProposalMerged}
+	planned := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	counted := map[site.Consequence]int{}
+	for _, c := range []struct {
+		d                           site.ProposalDetail
+		verdict, planning, unlisted string
+	}{
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planning: true}}, "not planned yet", "Slipway is planning 89abcdef0123.", "not planned this commit of the pull request since"},
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planning: true, Planned: planned, Verdict: "v"}, Counts: counted}, "v", "earlier commit", ""},
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planned: planned, Verdict: "v"}}, "v", "", "There is no plan"},
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planned: planned, Verdict: "v"}, Counts: counted, NodesLeftOut: 3}, "v", "", "comment `/slipway plan`"},
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: merged}}, "not known", "", "not planned this commit of the pull request since"},
+	} {
+		verdict, planning, unlisted := present.VerdictOf(c.d.ProposalBrief), present.PlanningOf(&c.d.ProposalBrief), present.Unlisted(&c.d)
+		if verdict != c.verdict || !strings.Contains(planning, c.planning) || (planning == "") != (c.planning == "") || !strings.Contains(unlisted, c.unlisted) || (unlisted == "") != (c.unlisted == "") {
+			t.Errorf("%+v: %q, %q, %q", c.d.ProposalBrief, verdict, planning, unlisted)
+		}
+	}
+	if got := present.Unlisted(&site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: merged}, Counts: counted, NodesLeftOut: 3}); got == "" || strings.Contains(got, "/slipway plan") {
+		t.Errorf("of a large one that is merged: %q", got)
+	}
+}
+
+// Before a design is in force, what merging does is told beside the branch: a node of the branch is not new, and one that the
+// proposal removes is named.
+func TestConsequencesBeforeADesignIsInForce(t *testing.T) {
+	r, all, merged, before := merging()
+	want := present.Consequences(r, all, present.Designs{InForce: before, Branch: before, Merged: merged})
+	if got := present.Consequences(r, all, present.Designs{Branch: before, Merged: merged}); !slices.Equal(got, want) {
+		t.Errorf("without a design in force: %+v, not %+v", got, want)
+	}
+	for _, c := range present.Consequences(r, all, present.Designs{Merged: merged}) {
+		if !c.New {
+			t.Errorf("in the first design: %+v", c)
+		}
+	}
+}
+
+// A consequence that only a newer daemon knows is shown by its name.
+func TestUnknownConsequenceHasItsName(t *testing.T) {
+	if got := present.ConsequenceMark("melted"); got != "melted" {
+		t.Errorf("%q", got)
+	}
+}
+
 // Every consequence is drawn with a shape and words of its own.
 func TestEveryConsequenceIsDrawn(t *testing.T) {
 	shapes, words := map[string]bool{}, map[string]bool{}

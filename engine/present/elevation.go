@@ -33,7 +33,7 @@ type ElevationView struct {
 	// others the nodes that were not chosen are drawn faint.
 	Only func(n *site.NodeStatus) bool
 	// Merging has what merging a proposal does to the nodes, by name, which is shown instead of their states; nil for their states.
-	// Nodes that are not in it stay as they are.
+	// Nodes that are not in it stay as they are. The page has MergingStyle too; such a picture does not stand alone.
 	Merging map[string]site.NodeConsequence
 }
 

@@ -4,6 +4,22 @@ package present
 // screen is. A page adds it to its style sheet.
 const ElevationStyle = rackShapes + rackLight + "@media screen and (prefers-color-scheme: dark) {" + rackDark + "}\n"
 
+// MergingStyle is added to ElevationStyle where pictures show what merging does. Most pages and files have none of these.
+const MergingStyle = `
+.rackshape.m-spared { --rack-state: var(--rack-good); }
+.rackshape.m-changed { --rack-state: var(--rack-work); }
+.rackshape.m-may-restart, .rackshape.m-interrupted { --rack-state: var(--rack-again); }
+.rackshape.m-out-of-service { --rack-state: var(--rack-wait); }
+.rackshape.m-erased { --rack-state: var(--rack-bad); }
+.rackshape.m-removed { --rack-state: var(--rack-odd); }
+.rackshape.m-unknown, .rackshape.m-pending-anyway, .rackshape.m-untouched { --rack-state: var(--rack-grey); }
+.rackshape.m-erased .box { stroke-width: 2; }
+.rackshape.m-removed .box { stroke-dasharray: 6 2; }
+.rackshape.m-unknown .box { stroke-dasharray: 3 2; }
+.rackshape.m-changed .sign, .rackshape.m-removed .sign, .rackshape.m-interrupted .sign { fill: var(--rack-sign); }
+svg.rack .m-erased .mark, svg.rack .m-removed .mark, svg.rack .m-out-of-service .mark { fill: var(--rack-text); font-weight: 600; }
+`
+
 // What is in a shape that pictures share is styled by that shape alone, and not by what uses it; what it inherits is of
 // the user.
 const rackShapes = `
@@ -29,18 +45,6 @@ svg.rack .paper { fill: var(--rack-paper); }
 .rackshape.stalled { --rack-state: var(--rack-bad); }
 .rackshape.foreign { --rack-state: var(--rack-odd); }
 .rackshape.paused, .rackshape.unknown { --rack-state: var(--rack-grey); }
-.rackshape.m-spared { --rack-state: var(--rack-good); }
-.rackshape.m-changed { --rack-state: var(--rack-work); }
-.rackshape.m-may-restart, .rackshape.m-interrupted { --rack-state: var(--rack-again); }
-.rackshape.m-out-of-service { --rack-state: var(--rack-wait); }
-.rackshape.m-erased { --rack-state: var(--rack-bad); }
-.rackshape.m-removed { --rack-state: var(--rack-odd); }
-.rackshape.m-unknown, .rackshape.m-pending-anyway, .rackshape.m-untouched { --rack-state: var(--rack-grey); }
-.rackshape.m-erased .box { stroke-width: 2; }
-.rackshape.m-removed .box { stroke-dasharray: 6 2; }
-.rackshape.m-unknown .box { stroke-dasharray: 3 2; }
-.rackshape.m-changed .sign, .rackshape.m-removed .sign, .rackshape.m-interrupted .sign { fill: var(--rack-sign); }
-svg.rack .m-erased .mark, svg.rack .m-removed .mark, svg.rack .m-out-of-service .mark { fill: var(--rack-text); font-weight: 600; }
 svg.rack .alert { fill: none; stroke: var(--rack-alert); stroke-width: 1.3; stroke-linejoin: round; }
 svg.rack .stalled .mark, svg.rack .foreign .mark, svg.rack .blocked .mark { fill: var(--rack-text); font-weight: 600; }
 svg.rack .other { opacity: .3; }

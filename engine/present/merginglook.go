@@ -1,6 +1,7 @@
 package present
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func ConsequenceMark(c site.Consequence) string {
 	if c == site.MergeLeaves {
 		return "stays as it is"
 	}
-	return mergeMarks[c]
+	return cmp.Or(mergeMarks[c], string(c)) // of a newer daemon
 }
 
 // ConsequenceShape is the sign of a consequence, as the data of a path in a square of 10 pixels.

@@ -178,6 +178,7 @@ func (d *rackDrawing) machine(n *site.NodeStatus, x, y, wide, high int) {
 // look is how a machine is drawn.
 type look struct {
 	class, sign string // its colour, and its shape
+	unseen      bool
 	id          string // of the shape, different for different looks
 	mark, about string // in a few words, and in a sentence
 	alert       bool   // that somebody should look at it
@@ -192,22 +193,25 @@ func (v ElevationView) lookOf(n *site.NodeStatus) look {
 	if stateShapes[state] == "" {
 		state = site.Unknown
 	}
-	l := look{class: string(state), sign: stateShapes[state], id: fmt.Sprintf("s%d", slices.Index(site.States, state)), mark: Mark(n), about: description(n), alert: len(Troubles(n)) > 0}
-	if n.Seen.IsZero() {
-		l.class, l.id = l.class+" unseen", "n"+l.id
+	l := look{class: string(state), sign: stateShapes[state], id: fmt.Sprintf("s%d", slices.Index(site.States, state)), mark: Mark(n), about: description(n), alert: len(Troubles(n)) > 0, unseen: n.Seen.IsZero()}
+	if l.unseen {
+		l.id = "n" + l.id
 	}
 	return l
 }
 
 // box draws the box of a machine, with the sign of its state.
 func (d *rackDrawing) box(l look, x, y, wide, high int) {
-	id := fmt.Sprintf("%s-%d", l.id, wide)
+	class, id := l.class, fmt.Sprintf("%s-%d", l.id, wide)
 	if high != unitHigh {
 		id += fmt.Sprintf("x%d", high)
 	}
+	if l.unseen {
+		class += " unseen"
+	}
 	d.use(id, x, y, func() string {
 		return fmt.Sprintf(`<g id="%s" class="rackshape %s"><rect class="box" x="1" y="1" width="%d" height="%d" rx="2"/><rect class="badge" x="1" y="1" width="%d" height="%d" rx="2"/><path class="sign" transform="translate(3 4)" d="%s"/></g>`,
-			id, l.class, wide-2, high-2, badgeWide-2, high-2, l.sign)
+			id, class, wide-2, high-2, badgeWide-2, high-2, l.sign)
 	})
 }
 

@@ -50,15 +50,15 @@ func verdictOfPlan(r *site.Review) string {
 
 // becomes says what happens to the machines, worst first.
 func becomes(p *site.Plan) string {
-	of := map[site.Consequence][]site.NodePlan{}
-	for _, n := range p.Nodes {
-		if len(n.Steps) > 0 {
-			c := consequenceOf(&n)
+	of := map[site.Consequence][]*site.NodePlan{}
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; len(n.Steps) > 0 {
+			c := consequenceOf(n)
 			of[c] = append(of[c], n)
 		}
 	}
 	var parts []string
-	say := func(nodes []site.NodePlan, words [2]string) {
+	say := func(nodes []*site.NodePlan, words [2]string) {
 		text := fmt.Sprintf("%d ", len(nodes))
 		switch {
 		case len(nodes) == 0:
@@ -90,11 +90,11 @@ func becomes(p *site.Plan) string {
 
 // together says what happens to machines if it is the same for all, or else the
 // given words.
-func together(nodes []site.NodePlan, otherwise [2]string) [2]string {
+func together(nodes []*site.NodePlan, otherwise [2]string) [2]string {
 	var same site.Action
 	for _, n := range nodes {
 		for _, s := range n.Steps {
-			if s.Impact < worst(n) {
+			if s.Impact < worst(*n) {
 				continue
 			}
 			if same != "" && s.Action != same {

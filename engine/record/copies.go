@@ -110,9 +110,10 @@ func (c *Copies) Read(ctx context.Context) (Shelves, error) {
 			s.Artifacts[digest] = a
 			return err
 		}),
-		c.decode(all(1), holdersKey, func(name string, value []byte) error {
+		c.decode(all(1), holdersKey, func(rest string, value []byte) error {
+			name, err := url.PathUnescape(rest)
 			h := Holder{Name: name, Has: map[string]bool{}}
-			err := json.Unmarshal(value, &h)
+			err = errors.Join(err, json.Unmarshal(value, &h))
 			s.Holders[name] = h
 			return err
 		}),
@@ -136,13 +137,7 @@ func (c *Copies) decode(all []*mvccpb.KeyValue, below string, f func(rest string
 	for _, kv := range all {
 		value, err := unseal(string(kv.Key), kv.Value)
 		if err == nil {
-			var rest string
-			if rest = strings.TrimPrefix(string(kv.Key), c.prefix+below); below == holdersKey {
-				rest, err = url.PathUnescape(rest)
-			}
-			if err == nil {
-				err = f(rest, value)
-			}
+			err = f(strings.TrimPrefix(string(kv.Key), c.prefix+below), value)
 		}
 		if err != nil {
 			return damaged(err)
@@ -267,6 +262,43 @@ func (s *Site) DropHolders(ctx context.Context, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// distrustCopies forgets which artifacts were collected: they may have been added again since the export, and every
+// daemon would remove its copy. It also forgets the keys of daemons: one may have been removed since. Each that runs
+// writes its own again.
+func (s *Site) distrustCopies(ctx context.Context) error {
+	var digests []string
+	holders := map[string]Holder{} // by the end of the key
+	err := errors.Join(
+		s.each(ctx, artifactsKey, func(digest string, value []byte) error {
+			var a Artifact
+			if err := json.Unmarshal(value, &a); err != nil {
+				return damaged(err)
+			}
+			if !a.Removed.IsZero() {
+				digests = append(digests, digest)
+			}
+			return nil
+		}),
+		s.each(ctx, holdersKey, func(rest string, value []byte) error {
+			var h Holder
+			if err := json.Unmarshal(value, &h); err != nil {
+				return damaged(err)
+			}
+			h.Key = ""
+			holders[rest] = h
+			return nil
+		}))
+	if err != nil {
+		return fmt.Errorf("read the records of artifacts of site %s: %w", s.name, err)
+	}
+	for rest, h := range holders {
+		if err := s.put(ctx, holdersKey+rest, h); err != nil {
+			return err
+		}
+	}
+	return s.DropArtifacts(ctx, digests...)
 }
 
 // HoldersOf returns the names of the daemons that have an artifact, sorted.

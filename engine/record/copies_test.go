@@ -1,8 +1,11 @@
 package record
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -115,5 +118,40 @@ func TestCopiesOfMembers(t *testing.T) {
 	must(t, first.DropHolders(t.Context(), s.Gone...))
 	if s, err = c.Read(t.Context()); err != nil || len(s.Gone) != 0 {
 		t.Errorf("%+v %v", s, err)
+	}
+}
+
+// An import removes no file: what was collected before the export may have been added again since. It trusts no daemon's
+// key either: the daemon may have been removed since.
+func TestImportDistrustsCopies(t *testing.T) {
+	s := open(t, t.TempDir())
+	b := s.Site("berlin")
+	fill(t, b, 1)
+	must(t, b.PutArtifacts(t.Context(), Artifact{SHA256: digestNumber(1), Name: "kept.iso"}, Artifact{SHA256: digestNumber(2), Name: "gone.iso", Removed: day}))
+	must(t, b.put(t.Context(), holdersKey+"a%2F1", Holder{Host: "host a", Key: "k"}))
+	must(t, b.put(t.Context(), copiesKey+"a%2F1/"+digestNumber(1), true))
+	var export bytes.Buffer
+	_, err := s.Export(t.Context(), &export)
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "records")
+	_, err = importOf(t, dir, &export, false)
+	must(t, err)
+	imported := open(t, dir).Site("berlin")
+	var got []string
+	for _, below := range []string{artifactsKey, holdersKey, copiesKey} {
+		must(t, imported.each(t.Context(), below, func(rest string, value []byte) error {
+			got = append(got, below+rest)
+			var h Holder
+			if below == holdersKey {
+				must(t, json.Unmarshal(value, &h))
+			}
+			if h.Key != "" {
+				t.Errorf("the key of %s is %q", rest, h.Key)
+			}
+			return nil
+		}))
+	}
+	if want := []string{artifactsKey + digestNumber(1), holdersKey + "a%2F1", copiesKey + "a%2F1/" + digestNumber(1)}; !slices.Equal(got, want) {
+		t.Errorf("records %v", got)
 	}
 }

@@ -318,6 +318,9 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	if err := s.distrustDelivered(ctx, snap.Delivered); err != nil {
 		return err
 	}
+	if err := s.distrustCopies(ctx); err != nil {
+		return err
+	}
 	for _, i := range snap.Incidents {
 		if i.Acted.IsZero() || !i.Held.IsZero() {
 			continue

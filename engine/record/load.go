@@ -122,11 +122,11 @@ func (l *loader) node(rest string, value []byte) error {
 	if value, err = l.read(value); err != nil {
 		return err
 	}
-	var m site.Memory
-	if err := json.Unmarshal(value, &m.Recorded); err != nil {
+	var recorded site.Recorded
+	if err := json.Unmarshal(value, &recorded); err != nil {
 		return damaged(err)
 	}
-	l.snap.Nodes[name] = m
+	l.snap.Nodes[name] = site.Memory{Recorded: recorded}
 	l.sums[name] = sha256.Sum256(value)
 	return nil
 }
@@ -144,11 +144,13 @@ func (l *loader) observation(rest string, value []byte) error {
 	if value, err = l.read(value); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(value, &m.Observed); err != nil {
+	var observed site.Observed
+	if err := json.Unmarshal(value, &observed); err != nil {
 		return damaged(err)
 	}
+	m.Observed = observed
 	l.snap.Nodes[name] = m
-	l.seen[name] = look{observed: m.Observed, content: sha256.Sum256(value)}
+	l.seen[name] = look{observed: observed, content: sha256.Sum256(value)}
 	return nil
 }
 

@@ -35,6 +35,9 @@
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
 //	/slipway/v1/SITE/deliveries/GUID     when a webhook delivery was taken
 //	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest opened value was changed
+//	/slipway/v1/SITE/artifacts/SHA256    Artifact: a file that the stores of all daemons are to have
+//	/slipway/v1/SITE/holders/DAEMON      Holder: a daemon with an artifact store, see Copies
+//	/slipway/v1/SITE/copies/DAEMON/SHA256  that the daemon has the file
 //	/slipway/v1/SITE/delivered/HOLDER    site.Delivered: which secrets a node, or a hypervisor, was given
 //	/slipway/v1/SITE/proofs/UUID         site.MachineProof: where passwords derived from it may go
 //

@@ -122,19 +122,28 @@ func (l *Listing) planned(v site.Review, nodes []site.NodeConsequence, racks map
 // landed notes the news of a merged proposal. The plan stays as people read it before the merge.
 func (l *Listing) landed(v site.Review) {
 	l.change(v.Proposal.Number, func(d *site.ProposalDetail) {
+		endAt(d, v.Proposal.Head)
 		r := d.Review
 		r.Site, r.Proposal, r.Verdict, r.Comment, r.Whole, r.Call = v.Site, named(v.Proposal), v.Verdict, v.Comment, v.Whole, v.Call
 		r.Approved, r.Held, r.Landing = v.Approved, v.Held, v.Landing
 		d.Review, d.Proposal, d.Planning = r, r.Proposal, false
 		d.Verdict, d.Waits, d.Ended = site.PlainLine(v.Verdict), present.WaitsFor(&v), v.Landing.Done
-		switch {
-		case len(v.Approved) > 0:
-			d.Set, d.Erases = v.Approved.Digest(), len(v.Approved)
+		d.Losses, d.Set, d.Erases = v.Approved, "", len(v.Approved.With(v.Held)) // not what the comment named: the merge may have approved less
+		if len(v.Approved) > 0 {
+			d.Set = v.Approved.Digest()
 			d.ApprovedBy, d.ApprovedAt = cmp.Or(v.Proposal.MergedBy, "somebody"), v.Proposal.MergedAt
-		case v.Landing.Unapproved != "":
-			d.Set, d.Erases = "", len(v.Held)
 		}
 	})
+}
+
+// endAt forgets what a proposal does to machines if it has ended at another commit than the planned one.
+func endAt(d *site.ProposalDetail, head string) {
+	if d.Review.Proposal.Head == head {
+		return
+	}
+	d.Planned, d.Set, d.Erases, d.Losses = time.Time{}, "", 0, nil
+	d.Nodes, d.Racks, d.Counts, d.NodesLeftOut, d.StepsLeftOut = nil, nil, nil, 0, 0
+	d.Review.Plan, d.Review.Pending = site.Plan{}, site.Plan{}
 }
 
 // isOpen notes how open proposals are now: others change their titles.
@@ -163,6 +172,7 @@ func (l *Listing) drop(number int, p site.Proposal) {
 	case p.Number != number || p.State == site.ProposalOpen || p.Base != d.Proposal.Base:
 		delete(l.listed.by, number)
 	default:
+		endAt(&d, p.Head)
 		d.Proposal, d.Ended, d.Waits, d.Planning = named(p), true, "", false
 		l.listed.by[number] = d
 		l.listed.trimLocked()
@@ -207,7 +217,7 @@ func (l *listed) trimLocked() {
 		room := len(d.Nodes) + len(d.Racks) + len(d.Review.Approved)
 		if nodes += room; room > 0 && nodes > mostNodesKept {
 			nodes -= room
-			d.NodesLeftOut = len(d.Nodes)
+			d.NodesLeftOut = max(d.NodesLeftOut, len(d.Nodes)) // they may be gone already
 			d.Nodes, d.Racks, d.Losses, d.Review.Approved = nil, nil, nil, nil
 		}
 		l.by[number] = d

@@ -40,6 +40,11 @@ func TestListingHasBounds(t *testing.T) {
 			t.Errorf("%d findings, %d left out", len(d.Review.Findings), d.FindingsLeftOut)
 		}
 	}
+	merged := site.Proposal{Number: 1, State: site.ProposalMerged, Base: "main", MergedAt: began}
+	l.landed(site.Review{Proposal: merged, Approved: make(site.Losses, 20_000), Landing: &site.Landing{}})
+	if d, _ := l.Of(1); len(d.Nodes) != 0 || d.NodesLeftOut != 30_000 {
+		t.Errorf("after its merge: %d nodes, %d left out", len(d.Nodes), d.NodesLeftOut)
+	}
 	for number := 6; number <= 105; number++ {
 		put(number, 0, nil)
 		l.drop(number, site.Proposal{Number: number, State: site.ProposalClosed, Base: "main"})
@@ -72,6 +77,10 @@ func TestListingClaimsWhatIsSo(t *testing.T) {
 	if d, _ := l.Of(7); d.Set != some.Digest() || d.ApprovedBy != "somebody" || d.Erases != 1 {
 		t.Errorf("some of the set is approved: %+v", d.ProposalBrief)
 	}
+	l.landed(site.Review{Proposal: p, Approved: some, Held: site.Losses{{Node: "n2"}}, Landing: &site.Landing{}})
+	if d, _ := l.Of(7); d.Set != some.Digest() || d.Erases != 2 {
+		t.Errorf("one is approved, and one needs another approval: %+v", d.ProposalBrief)
+	}
 	told := &site.Landing{Machines: []site.MachineNow{{}}, Done: true}
 	l.landed(site.Review{Proposal: p, Approved: some, Landing: told})
 	if d, _ := l.Of(7); len(d.Review.Landing.Machines) != 0 || len(told.Machines) != 1 {
@@ -82,5 +91,45 @@ func TestListingClaimsWhatIsSo(t *testing.T) {
 	l.landed(site.Review{Proposal: p, Landing: &site.Landing{Unapproved: "a commit was pushed"}})
 	if d, _ := l.Of(7); d.Set != "" || d.ApprovedBy != "" {
 		t.Errorf("merging has approved nothing: %+v", d.ProposalBrief)
+	}
+	l = NewListing()
+	l.planned(site.Review{Proposal: p, Set: "not read yet", When: time.Now()}, nil, nil)
+	l.landed(site.Review{Proposal: p, Held: some, Landing: &site.Landing{}})
+	if d, _ := l.Of(7); d.Set != "" || d.Losses != nil || d.Erases != 1 || d.ApprovedBy != "" {
+		t.Errorf("merged before its comment named anything: %+v, losses %v", d.ProposalBrief, d.Losses)
+	}
+}
+
+// What is known of one commit is not told of another that was merged, or closed, before Slipway planned it.
+func TestListingTellsOfTheCommitThatEnded(t *testing.T) {
+	planned := site.Proposal{Number: 7, State: site.ProposalOpen, Base: "main", Head: "4f2a51c0ffee"}
+	for name, end := range map[string]func(l *Listing, p site.Proposal){
+		"merged": func(l *Listing, p site.Proposal) {
+			p.State = site.ProposalMerged
+			l.landed(site.Review{Proposal: p, Landing: &site.Landing{Unapproved: "a commit was pushed"}})
+		},
+		"closed": func(l *Listing, p site.Proposal) {
+			p.State = site.ProposalClosed
+			l.drop(7, p)
+		},
+	} {
+		for head, known := range map[string]bool{planned.Head: true, "badc0ffee000": false} {
+			l := NewListing()
+			plan := site.Plan{Nodes: []site.NodePlan{{Node: "n1"}}}
+			l.planned(site.Review{Proposal: planned, Comment: "c", When: time.Now(), Plan: plan}, []site.NodeConsequence{{Node: "n1", What: site.MergeStops}}, map[string]*site.Rack{"r1": {}})
+			p := planned
+			p.Head = head
+			l.isOpen([]site.Proposal{p})
+			end(l, p)
+			d, _ := l.Of(7)
+			for part, is := range map[string]bool{"nodes": d.Nodes != nil, "counts": d.Counts != nil, "racks": d.Racks != nil, "steps": d.Review.Plan.Nodes != nil, "the time of its plan": !d.Planned.IsZero()} {
+				if is != known {
+					t.Errorf("%s at %s: %s are told: %t", name, head, part, is)
+				}
+			}
+			if d.Planning || d.Proposal.Head != head {
+				t.Errorf("%s at %s: %+v", name, head, d.ProposalBrief)
+			}
+		}
 	}
 }

@@ -47,6 +47,9 @@ func (g group) has(n *site.Node) bool {
 
 type boundsOf struct{ rack, role string }
 
+// mostBounds is how many bounds may apply to a node.
+const mostBounds = 4
+
 // Bounds returns the bounds that apply to a node.
 func (f *Facts) Bounds(n *site.Node) []*Bound {
 	key := boundsOf{n.Rack, n.Role}
@@ -54,6 +57,7 @@ func (f *Facts) Bounds(n *site.Node) []*Bound {
 	if known {
 		return all
 	}
+	all = make([]*Bound, 0, mostBounds)
 	unavailable := func(g group, what, text string) {
 		all = append(all, f.same(Bound{What: what, Rule: "maxUnavailable " + text, group: g, unavailable: text}))
 	}
@@ -130,32 +134,54 @@ type tally [out + 1]int
 
 func (t *tally) add(s share, by int) { t[s] += by }
 
-// count counts the groups of some bounds that were not counted yet, in one pass over
-// the nodes.
-func (f *Facts) count(bounds []*Bound) {
-	if f.tallies == nil {
-		f.tallies = map[group]*tally{}
+// tallies are the tallies of groups, by kind and name. The zero value has none.
+type tallies [role + 1]map[string]*tally
+
+func (t *tallies) of(g group) *tally { return t[g.kind][g.of] }
+
+func (t *tallies) put(g group, is *tally) {
+	if t[g.kind] == nil {
+		t[g.kind] = map[string]*tally{}
 	}
+	t[g.kind][g.of] = is
+}
+
+// groupsOf returns the groups that a node is in.
+func groupsOf(n *site.Node) [role + 1]group {
+	return [...]group{{}, {rack, n.Rack}, {role, n.Role}}
+}
+
+// count counts the groups of some bounds that were not counted yet.
+func (f *Facts) count(bounds []*Bound) {
 	var fresh []group
 	for _, b := range bounds {
-		if f.tallies[b.group] == nil {
-			f.tallies[b.group] = &tally{}
+		if f.tallies.of(b.group) == nil {
+			f.tallies.put(b.group, &tally{})
 			fresh = append(fresh, b.group)
 		}
 	}
-	if len(fresh) == 0 {
-		return
+	if len(fresh) > 0 {
+		f.countGroups(fresh)
+	}
+}
+
+// countGroups fills the empty tallies of some groups, in one pass over the nodes.
+func (f *Facts) countGroups(groups []group) {
+	var fresh tallies
+	for _, g := range groups {
+		fresh.put(g, f.tallies.of(g))
 	}
 	for n := range f.Nodes.All() {
 		s := share(-1)
-		for _, g := range fresh {
-			if !g.has(n.Design) {
+		for _, g := range groupsOf(n.Design) {
+			t := fresh.of(g)
+			if t == nil {
 				continue
 			}
 			if s < 0 {
 				s = f.shareOf(n)
 			}
-			f.tallies[g].add(s, 1)
+			t.add(s, 1)
 		}
 	}
 }
@@ -202,7 +228,7 @@ func (b *Bound) counts(c class, s share) bool {
 // room returns how many more nodes of a class may be taken out of service under a
 // bound, and how many nodes the bound covers.
 func (f *Facts) room(b *Bound, c class) (left, of int) {
-	t := f.tallies[b.group]
+	t := f.tallies.of(b.group)
 	of = t[serves] + t[unfit] + t[out]
 	lacking := t[out]
 	if b.counts(c, unfit) {
@@ -223,7 +249,7 @@ func (f *Facts) room(b *Bound, c class) (left, of int) {
 // decides by majority needs a place for each of them.
 func (f *Facts) fullFor(n *Node) *Full {
 	guests := f.guestsOf(n)
-	for _, x := range append([]*Node{n}, guests...) {
+	for _, x := range append(append(make([]*Node, 0, few), n), guests...) {
 		if x != n && f.shareOf(x) != serves {
 			continue // it takes no place that it does not have
 		}

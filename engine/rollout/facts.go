@@ -25,7 +25,7 @@ type Facts struct {
 	Nodes   Nodes
 
 	// Cached counts of the nodes. Change keeps them up to date.
-	tallies  map[group]*tally
+	tallies  tallies
 	progress map[string]*progress
 	leaders  map[string]string
 	bounds   map[boundsOf][]*Bound
@@ -105,10 +105,13 @@ func (f *Facts) inUse(n *Node) bool { return !n.Leaving && f.Site.Unused(n.Desig
 // role returns the node's role, or nil.
 func (f *Facts) role(n *Node) *site.Role { return f.Site.Roles[n.Design.Role] }
 
+// few is how many nodes go down with one, and it, before room for them is allocated.
+const few = 4
+
 // Change changes what is known of a node, and updates all cached counts.
 func (f *Facts) Change(n *Node, change func()) {
-	through, with := f.through(n), append([]*Node{n}, f.guestsOf(n)...)
-	var shares []share
+	through, with := f.through(n), append(append(make([]*Node, 0, few), n), f.guestsOf(n)...)
+	shares := make([]share, 0, few)
 	for _, x := range with {
 		shares = append(shares, f.shareOf(x))
 	}
@@ -116,8 +119,11 @@ func (f *Facts) Change(n *Node, change func()) {
 	further := f.through(n)
 	for i, x := range with {
 		now := f.shareOf(x)
-		for _, g := range [...]group{{}, {rack, x.Design.Rack}, {role, x.Design.Role}} {
-			if t := f.tallies[g]; t != nil && shares[i] != now {
+		if shares[i] == now {
+			continue
+		}
+		for _, g := range groupsOf(x.Design) {
+			if t := f.tallies.of(g); t != nil {
 				t.add(shares[i], -1)
 				t.add(now, 1)
 			}

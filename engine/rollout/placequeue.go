@@ -29,17 +29,15 @@ func (sim *simulation) hasRoom(b *Bound, c class) bool {
 	return left > 0
 }
 
-// change changes what is known of a node, and retries those who may have a place
+// change changes what is known of a member's node, and retries those who may have a place
 // now.
-func (sim *simulation) change(n *Node, why cause, change func()) {
-	bounds := sim.facts.Bounds(n.Design)
-	sim.facts.count(bounds)
-	var had [4]bool
-	for i, b := range bounds {
+func (sim *simulation) change(m *member, why cause, change func()) {
+	var had [mostBounds]bool
+	for i, b := range m.bounds {
 		had[i] = sim.hasRoom(b, plain)
 	}
-	sim.facts.Change(n, change)
-	for i, b := range bounds {
+	sim.facts.Change(m.node, change)
+	for i, b := range m.bounds {
 		if !had[i] && sim.hasRoom(b, plain) {
 			why := why
 			why.bound = b
@@ -120,8 +118,7 @@ func (sim *simulation) enqueue(m *member) {
 	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), together(m.node.Design, t.Steps)}
 	q := sim.queues[key]
 	if q == nil {
-		q = &queue{bounds: sim.facts.Bounds(m.node.Design), class: key.class, window: key.window, expect: key.expect, dormant: true}
-		sim.facts.count(q.bounds)
+		q = &queue{bounds: m.bounds, class: key.class, window: key.window, expect: key.expect, dormant: true}
 		sim.queues[key] = q
 	}
 	heap.Push((*byName)(&q.waiting), m)

@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"container/heap"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,9 +39,10 @@ type simulation struct {
 
 // member is one node that changes.
 type member struct {
-	index int
-	node  *Node
-	steps []site.Step
+	index  int
+	node   *Node
+	bounds []*Bound // that apply to the node
+	steps  []site.Step
 	// begun is set while the first step is one begun before, underWay while an
 	// installation is under way.
 	begun, underWay bool
@@ -56,6 +58,7 @@ type member struct {
 type taken struct {
 	from, to time.Duration
 	cause    *cause
+	end      cause // what its end lets others begin
 }
 
 // cause is what let a step begin when it did: the end of a step, or the end of a wait,
@@ -96,14 +99,14 @@ type event struct {
 	cause  *cause
 }
 
-type events []event
+type events []*event
 
 func (e events) Len() int { return len(e) }
 func (e events) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(e[i].at, e[j].at), cmp.Compare(e[i].order, e[j].order)) < 0
 }
 func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Push(x any)   { *e = append(*e, x.(*event)) }
 func (e *events) Pop() any {
 	last := (*e)[len(*e)-1]
 	*e = (*e)[:len(*e)-1]
@@ -118,10 +121,11 @@ func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, under
 	sim.facts = &Facts{Site: withoutEternity(s), Now: now, Every: time.Minute, EveryInside: time.Minute}
 	sim.gather(p, known, under)
 	sim.alone = sim.rolesThatStart()
+	beginning := &cause{}
 	for _, m := range sim.members {
-		sim.proceed(m, &cause{})
+		sim.proceed(m, beginning)
 	}
-	sim.prove(&cause{})
+	sim.prove(beginning)
 	sim.dispatch()
 	for len(sim.events) > 0 {
 		sim.now = sim.events[0].at
@@ -153,7 +157,8 @@ func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.Rollou
 	for i := range p.Nodes {
 		planned[p.Nodes[i].Node] = &p.Nodes[i]
 	}
-	all := &expected{named: make(ByName, len(sim.facts.Site.Nodes)), roles: map[string][]*Node{}}
+	size := len(sim.facts.Site.Nodes)
+	all := &expected{named: make(ByName, size), inOrder: make([]*Node, 0, size), roles: map[string][]*Node{}}
 	for _, name := range sim.facts.Site.NodeNames() {
 		n, np := sim.facts.Site.Nodes[name], planned[name]
 		if np == nil {
@@ -181,9 +186,11 @@ func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.Rollou
 	sim.facts.Nodes = all
 	sim.roll(all, planned, known, under)
 	if len(sim.members) > 0 {
-		bounds := sim.facts.Bounds(sim.members[0].node.Design)
-		sim.facts.count(bounds)
-		sim.whole = bounds[0]
+		for _, m := range sim.members {
+			m.bounds = sim.facts.Bounds(m.node.Design)
+		}
+		sim.facts.count(slices.Collect(maps.Values(sim.facts.known)))
+		sim.whole = sim.members[0].bounds[0]
 	}
 }
 
@@ -195,6 +202,7 @@ func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, kn
 		own := *under
 		r = &own
 	} else {
+		r.Nodes = make([]string, 0, len(planned))
 		for _, x := range all.inOrder {
 			np := planned[x.Name()]
 			if np != nil && (len(np.Steps) > 0 || np.Waiting != "") && !x.Quarantined && sim.facts.Site.Unused(x.Design) == "" {
@@ -310,7 +318,7 @@ func (sim *simulation) release(waiting *[]*member, why *cause) {
 // stepAside gives the place of a held member to others.
 func (sim *simulation) stepAside(m *member) {
 	if m.node.Disrupts && sim.facts.MayStepAside(m.node) {
-		sim.change(m.node, *m.arrived, func() { m.node.Disrupts, m.node.Disrupted = false, false })
+		sim.change(m, *m.arrived, func() { m.node.Disrupts, m.node.Disrupted = false, false })
 	}
 }
 
@@ -343,8 +351,8 @@ func (sim *simulation) begin(m *member, w *outlook, why *cause) {
 	if takes := time.Duration(together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
 		sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
 	}
-	sim.change(n, *why, func() { begun(n, s) })
-	m.runs = append(m.runs, taken{sim.now, sim.now + m.takes(), why})
+	sim.change(m, *why, func() { begun(n, s) })
+	m.runs = append(m.runs, taken{sim.now, sim.now + m.takes(), why, cause{}})
 	sim.schedule(event{at: sim.now + m.takes(), member: m, ends: true})
 }
 
@@ -352,16 +360,16 @@ func (sim *simulation) schedule(e event) {
 	if e.member != nil {
 		e.order = e.member.index
 	}
-	heap.Push(&sim.events, e)
+	heap.Push(&sim.events, &e)
 }
 
 // happen handles the events of this moment. It processes all ends before any member
 // asks whether to go on.
 func (sim *simulation) happen() {
-	var ends []cause
-	var others []event
+	var ends []*cause
+	var others []*event
 	for len(sim.events) > 0 && sim.events[0].at == sim.now {
-		if e := heap.Pop(&sim.events).(event); e.ends {
+		if e := heap.Pop(&sim.events).(*event); e.ends {
 			ends = append(ends, sim.end(e.member))
 		} else {
 			others = append(others, e)
@@ -370,18 +378,18 @@ func (sim *simulation) happen() {
 	for i := range ends {
 		m := ends[i].by
 		if m.next == len(m.steps) {
-			sim.prove(&ends[i])
+			sim.prove(ends[i])
 		}
 		if len(m.steps[ends[i].step].Rotates) > 0 {
-			sim.release(&sim.behind, &ends[i]) // see passwordFor
+			sim.release(&sim.behind, ends[i]) // see passwordFor
 		}
 	}
 	for i := len(ends) - 1; i >= 0; i-- { // the last end supplied what was missing
-		sim.meet(ends[i].by.node.Design.Role, ends[i])
+		sim.meet(ends[i].by.node.Design.Role, *ends[i])
 	}
 	for i := range ends {
 		if m := ends[i].by; m.next < len(m.steps) {
-			sim.proceed(m, &ends[i])
+			sim.proceed(m, ends[i])
 		}
 	}
 	for _, e := range others {
@@ -397,9 +405,10 @@ func (sim *simulation) happen() {
 }
 
 // end applies the effect of the member's step as if it was seen.
-func (sim *simulation) end(m *member) cause {
+func (sim *simulation) end(m *member) *cause {
 	s, n := m.steps[m.next], m.node
-	own := cause{at: sim.now, by: m, step: m.next}
+	own := &m.runs[m.next].end
+	*own = cause{at: sim.now, by: m, step: m.next}
 	m.next++
 	m.begun = false
 	switch s.Action {
@@ -410,7 +419,7 @@ func (sim *simulation) end(m *member) cause {
 	case site.ActionFinishInstall:
 		m.underWay = false
 	}
-	sim.change(n, own, func() {
+	sim.change(m, *own, func() {
 		n.Phase, n.Busy = m.phase(sim.facts.role(n)), m.underWay
 		ended(n, s)
 		if m.next == len(m.steps) {

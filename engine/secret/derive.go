@@ -54,8 +54,7 @@ func (s *Store) limitsOf(name string) (*file, error) {
 	if !validName.MatchString(name) {
 		return nil, errName
 	}
-	path := s.path(name)
-	info, err := os.Stat(path)
+	path, info, err := s.stat(name)
 	switch {
 	case s.dir == "":
 		return nil, fmt.Errorf("%w: there is no directory of credentials that says where it may be sent: start with --credentials DIR, or as a systemd service with LoadCredential=", ErrMissing)

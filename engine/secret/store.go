@@ -196,6 +196,18 @@ func (s *Store) path(name string) string {
 	return plain
 }
 
+// stat returns the file of a credential, as path does, and looks at it. Every look at a machine asks for its
+// credential, so a file of the plain name costs one system call.
+func (s *Store) stat(name string) (string, fs.FileInfo, error) {
+	path := filepath.Join(s.dir, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		path = s.path(name)
+		info, err = os.Stat(path)
+	}
+	return path, info, err
+}
+
 // load returns a credential's file, from memory if it has not changed.
 func (s *Store) load(name string) (*file, error) {
 	if !validName.MatchString(name) {
@@ -204,8 +216,7 @@ func (s *Store) load(name string) (*file, error) {
 	if s.dir == "" {
 		return nil, fmt.Errorf("%w: there is no directory of credentials: start with --credentials DIR, or as a systemd service with LoadCredential=", ErrMissing)
 	}
-	path := s.path(name)
-	info, err := os.Stat(path)
+	path, info, err := s.stat(name)
 	if err != nil {
 		return nil, explain(path, err)
 	}

@@ -36,7 +36,7 @@ var Consequences = []Consequence{MergeErases, MergeRemoves, MergeStops, MergeMay
 type NodeConsequence struct {
 	Node string `json:"node"`
 	Role string `json:"role,omitempty"`
-	// New means that the design in force does not have the node.
+	// New means that the design in force does not have the node, or the branch as long as none is in force.
 	New bool `json:"new,omitempty"`
 	// Rack, Position and Hypervisor are those of the proposal. A node that it removes has those of the design in force.
 	Rack       string      `json:"rack,omitempty"`
@@ -73,7 +73,8 @@ type ProposalBrief struct {
 	// zero before, or where that is not known.
 	Planned time.Time `json:"planned,omitzero"`
 	Shown   time.Time `json:"shown,omitzero"`
-	// Set is the digest of what merging approves, or has approved. Erases is how many machines lose data.
+	// Set is the digest of what merging approves, or has approved; empty for nothing. Erases is how many machines lose data, also
+	// where that needs another approval.
 	Set    string `json:"set,omitempty"`
 	Erases int    `json:"erases,omitempty"`
 	// ApprovedBy is who has approved the set by merging, and ApprovedAt when; empty and zero before.
@@ -87,14 +88,14 @@ type ProposalBrief struct {
 type ProposalDetail struct {
 	ProposalBrief
 	// Review is what the comment is made of, with the comment itself as Markdown. After a merge it has the plan of before and
-	// the news since.
+	// the news since. It has no plan if a commit was merged, or closed, that Slipway has not planned.
 	Review Review `json:"review"`
 	// StepsLeftOut is how many nodes of the plan are not in the review: steps are kept of the last small plans only. What
 	// merging does to each node is known all the same.
 	StepsLeftOut int `json:"stepsLeftOut,omitempty"`
 	// FindingsLeftOut is how many findings are not in the review.
 	FindingsLeftOut int `json:"findingsLeftOut,omitempty"`
-	// Losses are what merging destroys and approves.
+	// Losses are what merging destroys and approves, or has approved. Set is their digest.
 	Losses Losses `json:"losses,omitempty"`
 	// NodesLeftOut is for how many nodes the consequences and the losses are not kept: those of the last plans are. The
 	// comment has them, and a new plan.

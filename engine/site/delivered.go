@@ -120,6 +120,36 @@ func (d Delivered) Lasts(secret string) (all []Delivery) {
 	return all
 }
 
+// Brief is what a plan needs of it: each secret once for each machine and recipient, without versions. A full record of each of
+// many nodes is more than a client reads.
+func (d Delivered) Brief() Delivered {
+	is := Delivered{Since: d.Since}
+	for _, g := range d.Given {
+		g = Delivery{Secret: g.Secret, To: g.To, Machine: g.Machine, When: g.When}
+		same := func(other Delivery) bool { return other.isLike(g) && other.Machine == g.Machine }
+		if i := slices.IndexFunc(is.Given, same); i >= 0 {
+			is.Given[i] = g
+		} else {
+			is.Given = append(is.Given, g)
+		}
+	}
+	return is
+}
+
+// Unreplaced returns the deliveries of some versions of a secret that may still count where they went: no later value was seen
+// there that is none of these versions. One that was only sent may have been refused.
+func (d Delivered) Unreplaced(secret string, versions []string) (all []Delivery) {
+	for at, g := range d.Given {
+		replaces := func(next Delivery) bool {
+			return next.isLike(g) && !next.Seen.IsZero() && !slices.Contains(versions, next.Version)
+		}
+		if g.Secret == secret && slices.Contains(versions, g.Version) && !slices.ContainsFunc(d.Given[at+1:], replaces) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
 // ComparableVersions reports whether two versions were made with the same site key. Of others nobody can say whether
 // they stand for the same value.
 func ComparableVersions(a, b string) bool {

@@ -74,6 +74,8 @@ type IncidentNode struct {
 	// Machine is the machine that the design gave the node when Slipway acted. Another node with
 	// this machine is under the incident too.
 	Machine Identity `json:"machine,omitzero"`
+	// Generation is that of its system, or of the one that was being installed, when Slipway acted.
+	Generation int `json:"generation,omitempty"`
 	// Off is when its power was first seen off after the quarantine; zero while that is not proven.
 	Off time.Time `json:"off,omitzero"`
 	// Released is when a person ended its quarantine.
@@ -134,6 +136,16 @@ func (s *IncidentState) Verdict() string {
 		return fmt.Sprintf("%d of %d seen off, %s", off, len(s.Nodes), s.secretsLeft())
 	}
 	return fmt.Sprintf("%d of %d seen off", off, len(s.Nodes))
+}
+
+// ToReplace is how many secrets are not known to be replaced, by the states of the status.
+func (s *IncidentState) ToReplace() (n int) {
+	for _, x := range s.Exposed {
+		if !x.State.IsDone() {
+			n++
+		}
+	}
+	return n
 }
 
 // secretsLeft says how many secrets are replaced, by the states of the status.

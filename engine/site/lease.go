@@ -10,7 +10,8 @@ type Lease struct {
 	Network string `json:"network"`
 	// Address is an address of IPv4 or IPv6.
 	Address string `json:"address"`
-	// MAC is the client's; empty for an address that a client found to be in use.
+	// MAC is the client's. It is empty for a client that Client identifies, and for an
+	// address that a host without a lease uses.
 	MAC string `json:"mac,omitempty"`
 	// Client identifies a client of DHCPv6 whose MAC address is unknown: "duid:", its
 	// DUID, a slash and its IAID, in hexadecimal. It is empty for others.

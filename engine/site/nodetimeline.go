@@ -220,7 +220,11 @@ func gapsOf(status *NodeStatus, w Watched, now time.Time) []StateSpan {
 	case now.Sub(status.Seen) >= LeastAbsence && len(status.Stale) > 0:
 		gaps = append(gaps, StateSpan{Span: Span{From: status.Seen, To: now}, Text: notLooked})
 	}
-	return append(gaps, StateSpan{Span: Span{To: later(w.Since, time.Time{})}, Text: notRecorded})
+	since := w.Since
+	if since.IsZero() { // nothing is recorded yet, as before the first term of a daemon
+		since = now
+	}
+	return append(gaps, StateSpan{Span: Span{To: since}, Text: notRecorded})
 }
 
 // without are the pieces of a span, those of which nothing is known in their places.

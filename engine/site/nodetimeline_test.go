@@ -89,6 +89,8 @@ func TestNodeTimelineClaimsWhatWasObserved(t *testing.T) {
 		"before it was recorded whether a daemon ran": {status: &NodeStatus{State: InSync, Since: ago(100), Seen: ago(0)}, from: ago(60),
 			watched: Watched{Since: ago(30)}, events: []Event{event(100, EventState, InSync)},
 			want: "60-30 ? not recorded: this is before Slipway recorded when it looks at machines\n30-0 in-sync"},
+		"nothing recorded of when a daemon ran": {status: &NodeStatus{State: InSync, Since: ago(100), Seen: ago(0)}, from: ago(60), events: []Event{event(100, EventState, InSync)},
+			want: "60-0 ? not recorded: this is before Slipway recorded when it looks at machines"},
 		"not looked at any more": {status: &NodeStatus{State: InSync, Since: ago(100), Seen: ago(25), Stale: map[Facet]time.Time{FacetPower: ago(25)}}, watched: old, from: ago(60),
 			events: []Event{event(100, EventState, InSync)}, want: "60-25 in-sync\n25-0 ? the machine was not looked at since"},
 		"a machine that does not answer is in the state that says so": {status: &NodeStatus{State: Retrying, Since: ago(20), Seen: ago(25), Stale: map[Facet]time.Time{FacetPower: ago(25)}}, watched: old, from: ago(60),

@@ -58,7 +58,7 @@ func (f *fake) since(after uint64) (all []site.Event) {
 	return all
 }
 
-func (f *fake) Events(_ string, after uint64) ([]site.Event, error) {
+func (f *fake) Events(_ context.Context, _ string, after uint64) ([]site.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {

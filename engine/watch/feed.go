@@ -91,7 +91,7 @@ func (f *feed) follow(ctx context.Context) error {
 		case <-opened:
 			f.send(lost{})
 			if last == 0 { // the stream tells only what happens after it was opened
-				if _, err := f.remember(); err != nil {
+				if _, err := f.remember(ctx); err != nil {
 					return err
 				}
 			}
@@ -122,15 +122,15 @@ func (f *feed) begin(ctx context.Context) (last uint64, err error) {
 		return 0, err
 	}
 	f.send(identified{who})
-	if last, err = f.remember(); err != nil {
+	if last, err = f.remember(ctx); err != nil {
 		return 0, err
 	}
 	return last, f.look(ctx)
 }
 
 // remember asks for the events that the daemon still has, and gives the Seq of the last.
-func (f *feed) remember() (last uint64, err error) {
-	events, err := f.daemon.Events(f.site, 0)
+func (f *feed) remember(ctx context.Context) (last uint64, err error) {
+	events, err := f.daemon.Events(ctx, f.site, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -22,7 +22,7 @@ type Daemon interface {
 	// Look is the report of a site and its tag. With the tag of the caller's report it says whether there is another.
 	Look(ctx context.Context, siteName, tag string) (r site.Report, now string, changed bool, err error)
 	// Events are the latest events with a Seq above after.
-	Events(siteName string, after uint64) ([]site.Event, error)
+	Events(ctx context.Context, siteName string, after uint64) ([]site.Event, error)
 	// Stream tells what happens after the event with a Seq, until the connection or the context ends.
 	Stream(ctx context.Context, siteName string, after uint64, h control.Hearing) error
 	// History are the last events of a node.

@@ -70,12 +70,17 @@ func (h *house) beginDaemon() {
 	}
 	client := control.Dial(h.socket)
 	defer client.Close()
-	for range 1000 { // until it listens
-		if _, err := client.WhoAmI(ctx); err == nil {
+	for {
+		if _, err := client.WhoAmI(ctx); err == nil { // it listens
 			return
 		}
+		select {
+		case err := <-ended:
+			ended <- err // for the end of the test
+			h.t.Fatalf("the daemon ended: %v", err)
+		default:
+		}
 	}
-	h.t.Fatal("the daemon does not listen")
 }
 
 func (h *house) endDaemon() {

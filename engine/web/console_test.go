@@ -1,16 +1,19 @@
 package web
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// An open page about a console shows what the machine writes, with one reader for all who have it open, and none afterwards.
-// No other site has one opened.
+// An open page about a console shows what the machine writes, with one reader for all who have it open.
 func TestConsoleIsFollowed(t *testing.T) {
 	f := &fleet{said: "\x1b[32mgreen\x1b[0m <b>"}
 	srv := httptest.NewServer(opened(t, f))
@@ -39,6 +42,7 @@ func TestConsoleIsFollowed(t *testing.T) {
 	}
 }
 
+// A page of another site opens no console.
 func TestConsoleIsNotOpenedByOtherSites(t *testing.T) {
 	f := &fleet{}
 	h := opened(t, f)
@@ -57,4 +61,60 @@ func TestLongConsoleIsCut(t *testing.T) {
 	if len(text) > 80_000 || !strings.Contains(text, `tabindex="0">naïve line`) || !strings.Contains(text, "the end</pre>") || !strings.Contains(text, "The end of what the machine wrote") {
 		t.Errorf("%d bytes: %s", len(text), text[:min(len(text), 3000)])
 	}
+}
+
+// Who may no longer read consoles is shown nothing of one within 15 seconds, also on an open page, and nobody reads it for the
+// page once nobody has it open.
+func TestConsoleEndsWithTheRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		f, l, dir := &fleet{said: "there"}, newPipes(), t.TempDir()
+		as := serves(t, f, dir, people, l, l.dial)
+		const page = "/sites/berlin/nodes/web-1/console"
+		shown, streams := map[string]*seen{}, map[string]io.Reader{}
+		for _, who := range []string{"dora", "ana"} {
+			streams[who], shown[who] = watches(t, as(who+"@example.org"), page), &seen{}
+			go shown[who].follow(streams[who])
+		}
+		write := func(text string) {
+			f.mu.Lock()
+			f.wrote = text
+			f.mu.Unlock()
+			time.Sleep(2*readEvery + time.Second)
+			synctest.Wait()
+		}
+		shows := func(who, text string, want bool) {
+			t.Helper()
+			if all, _ := shown[who].get(); strings.Contains(all, text) != want {
+				t.Errorf("%s is shown %q: %t", who, text, !want)
+			}
+		}
+		write("booting\n")
+		shows("dora", "booting", true)
+		less := strings.Replace(people, "person dora@example.org: all", "person dora@example.org: viewer", 1)
+		if err := os.WriteFile(filepath.Join(dir, "access.conf"), []byte(less), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lookAnyway + time.Second)
+		write("password: hunter2\n")
+		shows("dora", "hunter2", false)
+		shows("ana", "hunter2", true)
+		if _, ended := shown["dora"].get(); !ended {
+			t.Error("the page of who may not read it stays open")
+		}
+		if err := streams["ana"].(io.Closer).Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		f.mu.Lock()
+		before := f.consoles
+		f.mu.Unlock()
+		write("nobody is there\n")
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.consoles > before {
+			t.Errorf("%d reads although nobody has it open", f.consoles-before)
+		}
+	})
 }

@@ -452,9 +452,15 @@ func opened(t testing.TB, f *fleet) http.Handler {
 		cancel()
 		<-ended
 	})
-	for range 1000 { // until it listens
-		if _, err := client.WhoAmI(ctx); err == nil {
+	for {
+		if _, err := client.WhoAmI(ctx); err == nil { // it listens
 			break
+		}
+		select {
+		case err := <-ended:
+			ended <- err // for the end of the test
+			t.Fatalf("the daemon ended: %v", err)
+		default:
 		}
 	}
 	return New(client.Handler())

@@ -67,13 +67,14 @@ type proposalPage struct {
 	control.ProposalView
 	Comment  template.HTML
 	Approval string
+	Planning string // that it is being planned; empty if it is not
 	Pictures []mergingPicture
 	// Rows are machines of these racks that merging does not leave as they are, at most mostRowsOfRacks; Left is how many others
 	// there are.
 	Rows []site.NodeConsequence
 	Left int
-	// Kept says whether it is known what merging does to each machine.
-	Kept        bool
+	// Unlisted says why it is not shown what merging does to each machine.
+	Unlisted    string
 	More, First string
 	// MoreOutside and FirstOutside lead through the machines in no rack.
 	MoreOutside, FirstOutside string
@@ -113,8 +114,7 @@ func proposal(q *request) (any, []string, error) {
 		return nil, nil, fmt.Errorf("read the comment: %w", err)
 	}
 	p.Comment = template.HTML(present.CommentHTML(whole.Review.Comment)) // which escapes what is in it
-	p.Approval = present.ApprovalOf(&p.ProposalDetail)
-	p.Kept = p.Counts != nil && p.NodesLeftOut == 0
+	p.Approval, p.Planning, p.Unlisted = present.ApprovalOf(&p.ProposalDetail), present.PlanningOf(&p.ProposalBrief), present.Unlisted(&p.ProposalDetail)
 	link := func(after, outside string) string {
 		to := url.Values{}
 		if after != "" {

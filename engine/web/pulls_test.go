@@ -142,9 +142,9 @@ func TestPullRequestWithoutPlan(t *testing.T) {
 		"broken": {func(d *site.ProposalDetail) { d.Counts, d.Nodes = nil, nil }, "it is not known what merging does to a machine"},
 		"earlier": {func(d *site.ProposalDetail) {
 			*d = site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: d.Proposal}}
-		}, "Slipway has not planned it since the daemon started"},
-		"large":   {func(d *site.ProposalDetail) { d.NodesLeftOut, d.Nodes, d.Racks = len(d.Nodes), nil, nil }, "for the last large plans only"},
-		"pushed":  {func(d *site.ProposalDetail) { d.Planning = true }, "Slipway is planning 89abcdef0123. Until then this page shows its last plan, which is of an earlier commit of the pull request or of the branch."},
+		}, "Slipway has not planned this commit of the pull request since the daemon started"},
+		"large":   {func(d *site.ProposalDetail) { d.NodesLeftOut, d.Nodes, d.Racks = len(d.Nodes), nil, nil }, "for the last large plans only. To see it, have this pull request planned again: comment <code>/slipway plan</code>."},
+		"pushed":  {func(d *site.ProposalDetail) { d.Planning = true }, "Slipway is planning 89abcdef0123. Until then, this shows the last plan, which is of an earlier commit of the pull request or of the branch."},
 		"nothing": {func(d *site.ProposalDetail) { d.Nodes, d.Counts = nil, map[site.Consequence]int{} }, "stays as it is</span> all"},
 		"held":    {func(d *site.ProposalDetail) { d.Review.Held = d.Losses }, "Go to what waits for approval"},
 		"merged":  {func(d *site.ProposalDetail) { d.ApprovedBy, d.ApprovedAt = "ann", time.Now() }, "by ann by merging"},

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -147,12 +146,10 @@ func findings(q *request) (any, []string, error) {
 	return p, []string{path, nodes}, nil
 }
 
-// found are the findings that a text is in, or all where it is in none of them: then it is in the node.
+// found are the findings that a search finds, or all where it finds none of them: then it found the node.
 func found(all []site.Finding, text string) []site.Finding {
-	text = strings.ToLower(text)
-	some := slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool {
-		return !strings.Contains(strings.ToLower(strings.Join([]string{f.Code, string(f.Severity), f.Message, f.Why, f.Fix, f.Place(), f.Node, f.Path, f.Others()}, "\n")), text) && f.ID() != text
-	})
+	s := control.SearchFor(text)
+	some := slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool { return !s.Finds(&f) })
 	if len(some) == 0 {
 		return all
 	}

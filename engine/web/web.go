@@ -294,7 +294,7 @@ func assets() map[string]asset {
 		text, _ := files.ReadFile("static/" + name)
 		kind := map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}[name[strings.LastIndexByte(name, '.')+1:]]
 		if name == "style.css" {
-			text = slices.Concat(text, []byte(present.ElevationStyle), []byte(present.GanttStyle))
+			text = slices.Concat(text, []byte(present.ElevationStyle), []byte(present.MergingStyle), []byte(present.GanttStyle))
 		}
 		sum := sha256.Sum256(text)
 		all["/static/"+hex.EncodeToString(sum[:6])+"/"+name] = asset{kind, text, packed(packer, text)}

@@ -39,7 +39,7 @@ func templates(s *Site) map[string]*template.Template {
 		"severe":      severe,
 		"tone":        tone,
 		"menu":        menu,
-		"consequence": consequence, "consequences": consequencesIn, "mergingWords": present.ConsequenceWords,
+		"consequence": consequence, "consequences": consequencesIn, "verdictOf": present.VerdictOf,
 		"pulls": func(name string, text template.HTML) template.HTML { return linkedPulls(name, text) },
 		"word":  func(v any) string { return fmt.Sprint(v) },
 		"minus": func(a, b int) int { return a - b },

@@ -53,7 +53,7 @@ func incidentPage(s *site.Status, i *site.IncidentState) []byte {
 		p.line("| %s | all clear: all nodes released, all secrets replaced |", when(i.Clear))
 	}
 	if !i.Ended.IsZero() {
-		p.line("| %s | ended by %s, without that all secrets are known to be replaced: %s |", when(i.Ended), text(i.EndedBy), text(i.EndedBecause))
+		p.line("| %s | ended by %s, although not all secrets are known to be replaced: %s |", when(i.Ended), text(i.EndedBy), text(i.EndedBecause))
 	}
 	if i.Acted.IsZero() {
 		p.line("\n**Nothing was switched off.** A person has to run `%s`:\n", i.Confirm())

@@ -18,6 +18,7 @@ const (
 	announceEvery  = 200 * time.Second
 	announceFirst  = 16 * time.Second // between the first ones
 	announceFirsts = 3
+	announceLeast  = 3 * time.Second // between two to everybody
 	routerFor      = 30 * time.Minute
 	prefixFor      = 24 * time.Hour
 	namesFor       = 30 * time.Minute
@@ -75,7 +76,7 @@ func (f *face) announced(now time.Time, forwards bool) *network {
 			continue
 		}
 		if n.isGateway() && !forwards {
-			one.trouble("forwarding", fmt.Sprintf("this host is the gateway %s and forwards no packets of IPv6, so it is not announced as default router: let it forward (sysctl net.ipv6.conf.all.forwarding=1), or correct the network's gateway", n.gateway), now)
+			one.trouble("forwarding", fmt.Sprintf("the gateway %s is this host, which forwards no packets of IPv6, so it is not announced as default router: let it forward (sysctl -w net.ipv6.conf.all.forwarding=1, and first accept_ra=2 on the interface on which it hears its own router, or it loses that default route), or correct the network's gateway", n.gateway), now)
 		} else {
 			one.over("forwarding")
 		}
@@ -85,11 +86,11 @@ func (f *face) announced(now time.Time, forwards bool) *network {
 }
 
 // announce announces while the design says so, and says goodbye when that or the context ends. It answers who asks, up
-// to a rate.
+// to a rate. Who asks without an address hears the next announcement, which then comes soon.
 func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 	var said *network
-	var next time.Time
-	var routes bool // what was said of it
+	var last, next time.Time // of those to everybody
+	var routes bool          // what was said of it
 	count := 0
 	send := func(ra *ndp.RouterAdvertisement, to asks) {
 		b, err := ndp.MarshalMessageChecksum(ra, p.local, to.at)
@@ -124,7 +125,7 @@ func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 			}
 			send(advertisement(n, p.iface.HardwareAddr, routes), everybody)
 			count++
-			next = now.Add(announceEvery*3/4 + rand.N(announceEvery/4))
+			last, next = now, now.Add(announceEvery*3/4+rand.N(announceEvery/4))
 			if count < announceFirsts {
 				next = now.Add(announceFirst)
 			}
@@ -135,7 +136,9 @@ func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 			case <-ctx.Done():
 				return
 			case who := <-asked:
-				if n := f.announced(time.Now(), routes); n != nil && n == said && limit.Allow() {
+				if who.at == everybody.at {
+					next = last.Add(announceLeast)
+				} else if n := f.announced(time.Now(), routes); n != nil && n == said && limit.Allow() {
 					send(advertisement(n, p.iface.HardwareAddr, routes), who)
 				}
 			case <-look:

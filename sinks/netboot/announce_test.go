@@ -122,6 +122,9 @@ func TestAnnouncedWhileServed(t *testing.T) {
 	if f.announced(now, true) != nil || f.announced(now.Add(foreignFor), true) != n {
 		t.Error("announced beside another server, or not after it")
 	}
+	if beside, after := one.status(newArms(), now), one.status(newArms(), now.Add(foreignFor)); beside.Announces || !after.Announces {
+		t.Errorf("people read %+v beside another server, and %+v after it", beside, after)
+	}
 	s.Networks["mgmt"].DHCPRelay = &site.DHCPRelay{Address: "fd00:71::fe", Servers: []string{"fd00:72::2"}}
 	far, err := networkOf(s, "mgmt", []netip.Prefix{netip.MustParsePrefix("fd00:72::2/64")})
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 
 // answer6 is the answer to a message of DHCPv6.
 type answer6 struct {
-	msg *dhcpv6.Message
-	// packet is msg, wrapped for the relays on the way.
+	// packet is a message, wrapped for the relays on the way.
 	packet dhcpv6.DHCPv6
 	to     netip.AddrPort
 	// from is this host's source address of the answer; invalid for the one on the link.
@@ -50,7 +49,7 @@ func (r *responder) answer6(ctx context.Context, req *request6, from netip.AddrP
 	if msg == nil {
 		return nil
 	}
-	a := &answer6{msg: msg, packet: msg, to: netip.AddrPortFrom(from.Addr(), clientPort6)}
+	a := &answer6{packet: msg, to: netip.AddrPortFrom(from.Addr(), clientPort6)}
 	for i := len(req.relays) - 1; i >= 0; i-- {
 		relay := req.relays[i]
 		back := &dhcpv6.RelayMessage{MessageType: dhcpv6.MessageTypeRelayReply, HopCount: relay.HopCount, LinkAddr: relay.LinkAddr, PeerAddr: relay.PeerAddr}

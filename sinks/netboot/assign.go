@@ -70,7 +70,7 @@ func (r *responder) offer(ctx context.Context, q *asker, want netip.Addr) netip.
 			return netip.Addr{} // somebody is inventing clients
 		}
 		if !known && r.inUse(ctx, q.n, a) {
-			r.setAside(ctx, q, a, "somebody answers there who did not get it here")
+			r.setAside(ctx, q, a, "a host answered when it was probed")
 			continue
 		}
 		q.at.over("exhausted")
@@ -138,12 +138,12 @@ func (r *responder) declined(ctx context.Context, q *asker, a netip.Addr) bool {
 		return false
 	}
 	if q.host.addr == a {
-		q.at.trouble("declined", fmt.Sprintf("%s declined its designed address %s: another machine answers there; find it, and give it another address", q.host.node, a), q.now)
+		q.at.trouble("declined", fmt.Sprintf("%s declined its designed address %s, because another machine uses it: find that machine and change its address, or %s stays without one", q.host.node, a, q.host.node), q.now)
 		q.at.book.release(a, q.now)
 		return true
 	}
 	if q.at.declines.AllowN(q.now, 1) { // so that a client cannot empty the range this way
-		r.setAside(ctx, q, a, "a client found it in use")
+		r.setAside(ctx, q, a, "a client declined it")
 	}
 	return true
 }
@@ -151,10 +151,10 @@ func (r *responder) declined(ctx context.Context, q *asker, a netip.Addr) bool {
 // setAside stops assigning an address for a while.
 func (r *responder) setAside(ctx context.Context, q *asker, a netip.Addr, why string) {
 	q.at.book.taken(a, q.now)
-	r.log.Warn("dhcp address is in use by a host that did not get it here", "network", q.n.name, "address", a.String(), "why", why)
+	r.log.Warn("dhcp address is used by a host without a lease, and is not given for a while", "network", q.n.name, "address", a.String(), "for", declinedFor, "why", why)
 	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), Expires: q.now.Add(declinedFor).UTC().Truncate(time.Second)})
 	if err != nil {
-		r.log.Warn("dhcp address set aside is not recorded", "network", q.n.name, "address", a.String(), "err", err)
+		r.log.Warn("dhcp address in use could not be recorded, and may be given to a client after a restart", "network", q.n.name, "address", a.String(), "err", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (r *responder) released(ctx context.Context, q *asker, a netip.Addr) bool {
 	}
 	q.at.book.release(a, q.now)
 	if err := r.records.PutLease(ctx, q.leaseOf(a, q.now)); err != nil {
-		r.log.Warn("dhcp release is not recorded", "network", q.n.name, "address", a.String(), "err", err)
+		r.log.Warn("dhcp release could not be recorded, and after a restart the lease lasts until it expires", "network", q.n.name, "address", a.String(), "err", err)
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
@@ -102,12 +103,12 @@ func (r *request6) from(source netip.Addr) netip.Addr {
 // address in a network.
 func (r *request6) ia() *dhcpv6.OptIANA { return r.Options.OneIANA() }
 
-// asked are the addresses of a client's identity association, up to a bound.
+// asked are the different addresses of a client's identity association, up to a bound.
 func (r *request6) asked() []netip.Addr {
 	var all []netip.Addr
 	if ia := r.ia(); ia != nil {
 		for _, one := range ia.Options.Addresses() {
-			if a := ip6(one.IPv6Addr); a.IsValid() && len(all) < 8 {
+			if a := ip6(one.IPv6Addr); a.IsValid() && len(all) < 8 && !slices.Contains(all, a) {
 				all = append(all, a)
 			}
 		}

@@ -133,14 +133,14 @@ func FuzzDHCP6(f *testing.F) {
 			if _, err := dhcpv6.FromBytes(out); err != nil || len(out) > 3*maxPacket {
 				t.Errorf("the answer has %d bytes, %v", len(out), err)
 			}
-			if !a.packet.IsRelay() && a.to.Addr() != from.Addr() || a.packet.IsRelay() && a.to.Addr() != netip.MustParseAddr("fd00:71::fe") || a.msg.TransactionID != req.TransactionID || len(req.relays) > 0 != a.packet.IsRelay() || (design == far) != a.packet.IsRelay() {
+			if !a.packet.IsRelay() && a.to.Addr() != from.Addr() || a.packet.IsRelay() && a.to.Addr() != netip.MustParseAddr("fd00:71::fe") || a.message().TransactionID != req.TransactionID || len(req.relays) > 0 != a.packet.IsRelay() || (design == far) != a.packet.IsRelay() {
 				t.Errorf("the answer goes to %s: %s", a.to, a.packet.Summary())
 			}
-			if !bytes.Equal(a.msg.Options.ServerID().ToBytes(), ours.ToBytes()) {
+			if !bytes.Equal(a.message().Options.ServerID().ToBytes(), ours.ToBytes()) {
 				t.Error("the answer is another server's")
 			}
 			key, h, designed := identityOf(req, from.Addr()).in(d.s.network(), req)
-			for _, one := range a.msg.Options.IANA() {
+			for _, one := range a.message().Options.IANA() {
 				for _, is := range one.Options.Addresses() {
 					given, _ := netip.AddrFromSlice(is.IPv6Addr)
 					if is.ValidLifetime > 0 && (designed && h.addr != given || !designed && !d.s.network().pool.has(given)) {
@@ -148,7 +148,7 @@ func FuzzDHCP6(f *testing.F) {
 					}
 				}
 			}
-			if told := a.msg.Options.BootFileURL() + strings.Join(a.msg.Options.BootFileParam(), ""); told != "" && h.node != "n1" {
+			if told := a.message().Options.BootFileURL() + strings.Join(a.message().Options.BootFileParam(), ""); told != "" && h.node != "n1" {
 				t.Errorf("%s is told %q", key, told)
 			}
 		}

@@ -80,7 +80,7 @@ func TestTwoPortsOfOneDUID(t *testing.T) {
 		if a == nil {
 			t.Fatal("no answer")
 		}
-		return a.msg.Options.OneIANA().Options.OneAddress().IPv6Addr.String()
+		return a.message().Options.OneIANA().Options.OneAddress().IPv6Addr.String()
 	}
 	first, second := port("fe80::1234", 1), port("fe80::5678", 2)
 	if first == second {
@@ -118,4 +118,54 @@ func TestClientsAreOfTheLink(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A client that has an address which another one has now hears that, even if there is no other address for it.
+func TestNobodyKeepsWhatAnotherHas6(t *testing.T) {
+	for name, kind := range map[string]dhcpv6.MessageType{"renew": dhcpv6.MessageTypeRenew, "rebind": dhcpv6.MessageTypeRebind} {
+		d := newDesk6(t, mgmt6(leases("fd00:71::100", "fd00:71::100")))
+		if got := d.get6(macA); got != "fd00:71::100" {
+			t.Fatalf("%s: the first client got %q", name, got)
+		}
+		var names []dhcpv6.Modifier
+		if kind == dhcpv6.MessageTypeRenew {
+			names = append(names, fromServer(ours))
+		}
+		if got := d.ask6(macB, kind, append(names, ia("fd00:71::100"))...); got != "REPLY fd00:71::100/0" {
+			t.Errorf("%s: the second client hears %q", name, got)
+		}
+		if got := d.ask6(macA, kind, append(names, ia("fd00:71::100"))...); got != "REPLY fd00:71::100/60" {
+			t.Errorf("%s: the first client hears %q", name, got)
+		}
+	}
+}
+
+// Clients repeat messages whose answers they have lost, repeat addresses, and change their link-local address. That
+// gives them no second address, and takes none from another client.
+func TestBadClients6(t *testing.T) {
+	d := newDesk6(t, mgmt6(leases("fd00:71::100", "fd00:71::101")))
+	twice := func(what, from, want, second string, m *dhcpv6.Message) {
+		t.Helper()
+		for _, want := range []string{want, second} {
+			if got := said(d.answer6(from, m)); got != want {
+				t.Errorf("%s: %q, not %q", what, got, want)
+			}
+		}
+	}
+	us, a := fromServer(ours), "fd00:71::100"
+	solicit := message(t, llOf(macA), dhcpv6.MessageTypeSolicit, ia(a))
+	twice("solicit", private, "ADVERTISE "+a+"/60", "ADVERTISE "+a+"/60", solicit)
+	twice("rapid commit", private, "REPLY "+a+"/60", "REPLY "+a+"/60", message(t, llOf(macA), dhcpv6.MessageTypeSolicit, ia(), dhcpv6.WithRapidCommit))
+	twice("solicit late", "fe80::99", "ADVERTISE "+a+"/60", "ADVERTISE "+a+"/60", solicit)
+	twice("request", "fe80::98", "REPLY "+a+"/60", "REPLY "+a+"/60", message(t, llOf(macA), dhcpv6.MessageTypeRequest, ia(a, a), us))
+	twice("renew with what it never had", private, "REPLY "+a+"/60 fd00:71::77/0", "REPLY "+a+"/60 fd00:71::77/0",
+		message(t, llOf(macA), dhcpv6.MessageTypeRenew, ia("fd00:71::77", "fd00:71::77", a), us))
+	if n := len(d.records.all); n != 1 {
+		t.Errorf("%d leases of one client are recorded", n)
+	}
+	twice("release", private, "REPLY: Success", "REPLY NoBinding: Success", message(t, llOf(macA), dhcpv6.MessageTypeRelease, ia(a, a), us))
+	if got := d.get6(macB); got == "" {
+		t.Error("nothing is left for another client")
+	}
+	twice("decline", private, "REPLY NoBinding: Success", "REPLY NoBinding: Success", message(t, llOf(macA), dhcpv6.MessageTypeDecline, ia(d.get6(macB)), us))
 }

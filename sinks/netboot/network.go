@@ -131,7 +131,7 @@ func networkOf(s *site.Site, name string, addresses []netip.Prefix) (*network, e
 		return nil, fmt.Errorf("the network's range %q has no room for hosts", d.CIDR)
 	}
 	if prefix.Addr().Is6() && d.Boot.DHCP == site.DHCPProxy {
-		return nil, fmt.Errorf(`boot.dhcp: "proxy" is of IPv4 only: write "serve" in networks.%s, or remove boot.dhcp`, name)
+		return nil, fmt.Errorf(`boot.dhcp: "proxy" works in IPv4 networks only: write "serve" in networks.%s, or remove boot.dhcp`, name)
 	}
 	n := &network{name: name, mode: d.Boot.DHCP, prefix: prefix.Masked(), domain: d.DNS.Domain, mtu: d.MTU,
 		hosts: map[string]host{}, byUUID: map[string]host{}, owner: map[netip.Addr]string{}, closed: map[netip.Addr]bool{}}

@@ -89,13 +89,22 @@ func (d *desk) answer6(from string, m dhcpv6.DHCPv6) *answer6 {
 	return d.r.answer6(d.t.Context(), req, netip.AddrPortFrom(netip.MustParseAddr(from), clientPort6), time.Now())
 }
 
+// message is what the client reads of an answer.
+func (a *answer6) message() *dhcpv6.Message {
+	m, err := a.packet.GetInnerMessage()
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
 // said is an answer in short: its kind, the addresses with their lifetimes in minutes, and what is refused.
 func said(a *answer6) string {
 	if a == nil {
 		return ""
 	}
-	text := a.msg.MessageType.String()
-	for _, one := range a.msg.Options.IANA() {
+	text := a.message().MessageType.String()
+	for _, one := range a.message().Options.IANA() {
 		for _, at := range one.Options.Addresses() {
 			text += fmt.Sprintf(" %s/%d", at.IPv6Addr, int(at.ValidLifetime.Minutes()))
 		}
@@ -103,10 +112,10 @@ func said(a *answer6) string {
 			text += " " + s.StatusCode.String()
 		}
 	}
-	for _, one := range a.msg.Options.IAPD() {
+	for _, one := range a.message().Options.IAPD() {
 		text += " " + one.Options.Status().StatusCode.String()
 	}
-	if s := a.msg.Options.Status(); s != nil {
+	if s := a.message().Options.Status(); s != nil {
 		text += ": " + s.StatusCode.String()
 	}
 	return text
@@ -121,10 +130,10 @@ func (d *desk) ask6(mac string, kind dhcpv6.MessageType, change ...dhcpv6.Modifi
 func (d *desk) get6(mac string) string {
 	d.t.Helper()
 	a := d.answer6(private, message(d.t, llOf(mac), dhcpv6.MessageTypeSolicit, ia()))
-	if a == nil || a.msg.Options.OneIANA().Options.OneAddress() == nil {
+	if a == nil || a.message().Options.OneIANA().Options.OneAddress() == nil {
 		return ""
 	}
-	offer := a.msg.Options.OneIANA().Options.OneAddress().IPv6Addr.String()
+	offer := a.message().Options.OneIANA().Options.OneAddress().IPv6Addr.String()
 	if got := d.ask6(mac, dhcpv6.MessageTypeRequest, ia(offer), fromServer(ours)); got != "REPLY "+offer+"/60" {
 		d.t.Errorf("of the offer %s came %q", offer, got)
 	}
@@ -400,10 +409,10 @@ func TestBoot6(t *testing.T) {
 		if a == nil {
 			t.Fatal("no answer")
 		}
-		for _, v := range a.msg.Options.VendorClasses() {
+		for _, v := range a.message().Options.VendorClasses() {
 			vendor += string(v.Data[0])
 		}
-		return a.msg.Options.BootFileURL(), vendor
+		return a.message().Options.BootFileURL(), vendor
 	}
 	if url, _ := boots(llOf(macN1), private, pxe, amd64); url != "" {
 		t.Errorf("a machine that is not armed boots %q", url)
@@ -457,7 +466,7 @@ func TestBoot6(t *testing.T) {
 		if a == nil {
 			return ""
 		}
-		return strings.Join(a.msg.Options.BootFileParam(), " ")
+		return strings.Join(a.message().Options.BootFileParam(), " ")
 	}
 	if got := words(llOf(macN1), agentClass); got != boot.Words {
 		t.Errorf("the agent is told %q", got)

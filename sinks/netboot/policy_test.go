@@ -550,7 +550,7 @@ func TestWhatIsNotServed(t *testing.T) {
 		"not designed":       {func(n *site.Network) { n.Boot.DHCP = "" }, "10.71.0.2/24", "the design does not ask for it"},
 		"IPv6":               {func(n *site.Network) { n.CIDR = "fd00::/64" }, "10.71.0.2/24", "the interface has no address in fd00::/64"},
 		"IPv6, not designed": {func(n *site.Network) { n.CIDR, n.Boot.DHCP = "fd00::/64", "" }, "fd00::2/64", `write networks: mgmt: boot: dhcp: "serve"`},
-		"a proxy of IPv6":    {func(n *site.Network) { n.CIDR, n.Boot.DHCP = "fd00::/64", site.DHCPProxy }, "fd00::2/64", `"proxy" is of IPv4 only`},
+		"a proxy of IPv6":    {func(n *site.Network) { n.CIDR, n.Boot.DHCP = "fd00::/64", site.DHCPProxy }, "fd00::2/64", `"proxy" works in IPv4 networks only`},
 		"another network":    {nil, "10.72.0.2/24", "the interface has no address in 10.71.0.0/24: give it one"},
 		"a relay to another": {func(n *site.Network) {
 			n.DHCPRelay = &site.DHCPRelay{Address: "10.71.0.254", Servers: []string{"10.72.0.9"}}

@@ -65,8 +65,9 @@ func serveForTest(dir string) error {
 	}
 	ready := make(chan struct{})
 	close(ready)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := New(Config{Listen: listen, Design: func() (*site.Site, error) { return design.Load(), nil }, Leases: inFile(filepath.Join(dir, "leases")), Ready: ready,
-		ProbeEvery: 2 * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		ProbeEvery: 2 * time.Second, Log: log, Problem: func(about string, err error) { log.Info("problem", "about", about, "err", err) }})
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {

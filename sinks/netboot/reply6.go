@@ -32,19 +32,23 @@ func (q *inquiry6) reply6(kind dhcpv6.MessageType) *dhcpv6.Message {
 	return msg
 }
 
-// put6 adds an address to an answer, and says of the client's other addresses that they have ended. What the client
-// asks for beside that it does not get.
+// put6 adds an address to an answer, and says of the client's other addresses that they have ended, even if there is
+// none to renew them with (RFC 8415, sections 18.3.4 and 18.3.5). What the client asks for beside that it does not get.
 func (q *inquiry6) put6(msg *dhcpv6.Message, a netip.Addr, had []netip.Addr) {
+	ends := len(had) > 0 && (q.MessageType == dhcpv6.MessageTypeRenew || q.MessageType == dhcpv6.MessageTypeRebind)
 	for i, ia := range q.Options.IANA() {
-		if i > 0 || !a.IsValid() {
+		if i > 0 || !a.IsValid() && !ends {
 			q.putStatus(msg, ia, iana.StatusNoAddrsAvail)
 			continue
 		}
-		back := &dhcpv6.OptIANA{IaId: ia.IaId, T1: leaseFor / 2, T2: leaseFor * 7 / 8}
+		back := &dhcpv6.OptIANA{IaId: ia.IaId}
 		put := func(a netip.Addr, lasts time.Duration) {
 			back.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: a.AsSlice(), PreferredLifetime: lasts, ValidLifetime: lasts})
 		}
-		put(a, leaseFor)
+		if a.IsValid() {
+			back.T1, back.T2 = leaseFor/2, leaseFor*7/8
+			put(a, leaseFor)
+		}
 		for _, old := range had {
 			if old != a {
 				put(old, 0)

@@ -189,7 +189,7 @@ func (s *served) status(a *arms, now time.Time) site.Served {
 	if n == nil {
 		return st
 	}
-	st.Mode, st.Range, st.Announces = n.mode, n.pool.size(), n.isAnnounced()
+	st.Mode, st.Range, st.Announces = n.mode, n.pool.size(), n.isAnnounced() && st.Why == ""
 	st.Leases, st.Free = s.book.count(n, now)
 	for node, macs := range a.nodes(now) {
 		if slices.ContainsFunc(macs, func(mac string) bool { return n.hosts[mac].node == node }) {

@@ -87,7 +87,7 @@ func (p *port) openDHCP6(announces bool) (err error) {
 		}
 	}
 	if !p.local.IsValid() {
-		return fmt.Errorf("%s has no link-local address, and DHCPv6 needs one: connect the interface, and see that IPv6 is on for it (sysctl net.ipv6.conf.%s.disable_ipv6 says 0)", p.iface.Name, p.iface.Name)
+		return fmt.Errorf("%s has no link-local address, and DHCPv6 needs one: connect the interface, and see that IPv6 is on for it (sysctl net/ipv6/conf/%s/disable_ipv6 shows 0)", p.iface.Name, p.iface.Name)
 	}
 	if p.dhcp6, err = openUDP(p.iface.Name, netip.IPv6Unspecified(), serverPort6); err != nil {
 		return missing(fmt.Sprintf("UDP port %d on %s", serverPort6, p.iface.Name), err)
@@ -108,10 +108,16 @@ func (p *port) openDHCP6(announces bool) (err error) {
 	return nil
 }
 
-// forwards reports whether this host forwards packets of IPv6 that come in by the interface.
+// forwards reports whether this host is a router of IPv6 on the interface. The kernel forwards packets if "all" says
+// so, whatever the interface says, and tells its neighbours that it is a router if the interface says so.
 func (p *port) forwards() bool {
-	is, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + p.iface.Name + "/forwarding")
-	return err == nil && strings.TrimSpace(string(is)) != "0"
+	for _, where := range []string{"all", p.iface.Name} {
+		is, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + where + "/forwarding")
+		if err != nil || strings.TrimSpace(string(is)) == "0" {
+			return false
+		}
+	}
+	return true
 }
 
 // write sends a frame.
@@ -129,6 +135,8 @@ func missing(what string, err error) error {
 		return fmt.Errorf("slipway may not open %s: allow AF_PACKET in RestrictAddressFamilies of the systemd unit", what)
 	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("%s is in use by another program on this host, such as dnsmasq or dhcpd: stop it (`ss -lunp` shows which one it is)", what)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return fmt.Errorf("slipway cannot open %s yet: this host's address there is still being checked, or another host uses it too (`ip address` shows it as tentative or dadfailed)", what)
 	}
 	return fmt.Errorf("open %s: %w", what, err)
 }
@@ -191,11 +199,14 @@ func openRaw(index int) (*os.File, error) {
 	return f, nil
 }
 
-// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, router solicitations, and unfragmented UDP packets
-// to the ports of clients of DHCP, except those from this host.
+// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, router solicitations, and
+// unfragmented UDP packets to the ports of clients of DHCP, except those from this host and those of VLANs. The kernel
+// removes the tag of a VLAN before the socket sees the frame.
 var interesting = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 22},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 24},
+	bpf.LoadExtension{Num: bpf.ExtVLANTag},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x0fff, SkipTrue: 22}, // a tag with the VLAN 0 has a priority alone
 	bpf.LoadAbsolute{Off: 12, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 2},
 	bpf.LoadAbsolute{Off: 20, Size: 2},

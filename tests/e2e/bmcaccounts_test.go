@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func TestAccountsOfBMCs(t *testing.T) {
 		return len(all) == 2 && at >= 0 && all[at].Password == value(i) && all[at].Role == "ReadOnly"
 	}
 	done := func(i int) bool {
-		r, err := w.ask.Report("")
+		r, err := w.ask.Report(context.Background(), "")
 		return err == nil && is(i) && allInSync(r.Status) && m.SessionsOf("monitor") == 0
 	}
 	settled := func(i int) {

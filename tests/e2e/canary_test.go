@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -302,10 +303,10 @@ func TestCanariesStayInTheirStores(t *testing.T) {
 func (a *aviary) asked() string {
 	a.t.Helper()
 	all := a.hall.told()
-	events, err := a.ask.Events("", 0)
+	events, err := a.ask.Events(context.Background(), "", 0)
 	check(a.t, err)
 	all += fmt.Sprintf("%+v", events)
-	report, err := a.ask.Report("")
+	report, err := a.ask.Report(context.Background(), "")
 	check(a.t, err)
 	for _, n := range report.Status.Nodes {
 		history, err := a.ask.History(a.t.Context(), "", n.Name)

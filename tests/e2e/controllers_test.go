@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +89,7 @@ func TestProveLeaderIsKilled(t *testing.T) {
 				t.Logf("the other looked %s after the kill and wrote %s after it", first.Sub(died).Round(100*time.Millisecond),
 					a.firstAfter(died, lab.Call.Write).Sub(died).Round(100*time.Millisecond))
 			}
-			r, err := b.ask.Report("")
+			r, err := b.ask.Report(context.Background(), "")
 			check(t, err)
 			if r.Status.Term != 2 || r.Status.Leader != "" {
 				t.Errorf("term %d, led by %q", r.Status.Term, r.Status.Leader)
@@ -240,7 +241,7 @@ func TestProveLeaderIsCutOff(t *testing.T) {
 	}
 	line.Mend()
 	w.eventually("the machine is on again", func() bool { return w.fleet.Machine("old-1").State().Power == "On" })
-	r, err := w.ask.Report("")
+	r, err := w.ask.Report(context.Background(), "")
 	check(t, err)
 	if r.Status.Term != 1 {
 		t.Errorf("term %d", r.Status.Term)

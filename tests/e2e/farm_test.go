@@ -184,7 +184,7 @@ func (f *farm) without(name string) {
 // known is what the daemon knows of a node.
 func (f *farm) known(name string) site.Memory {
 	f.t.Helper()
-	k, err := f.ask.Known("")
+	k, err := f.ask.Known(context.Background(), "")
 	check(f.t, err)
 	return k.Nodes[name]
 }
@@ -192,7 +192,7 @@ func (f *farm) known(name string) site.Memory {
 // boots are the boot IDs of all guests as they were last seen.
 func (f *farm) boots() map[string]string {
 	f.t.Helper()
-	k, err := f.ask.Known("")
+	k, err := f.ask.Known(context.Background(), "")
 	check(f.t, err)
 	boots := map[string]string{}
 	for name, m := range k.Nodes {
@@ -212,7 +212,7 @@ func (f *farm) settled() {
 func (f *farm) approveWhat(node string) {
 	f.t.Helper()
 	f.eventually("what happens to "+node+" waits for approval", func() bool {
-		r, err := f.ask.Report("")
+		r, err := f.ask.Report(context.Background(), "")
 		if err != nil || len(r.Status.Waiting) != 1 || r.Status.Waiting[0].Node != node {
 			return false
 		}
@@ -229,7 +229,7 @@ func (f *farm) lookAgain() {
 	_, err := f.ask.Do(context.Background(), "", site.Order{Verb: site.VerbRetry, By: "e2e"})
 	check(f.t, err)
 	f.eventually("everything is looked at again", func() bool {
-		k, err := f.ask.Known("")
+		k, err := f.ask.Known(context.Background(), "")
 		if err != nil {
 			return false
 		}

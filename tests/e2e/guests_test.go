@@ -55,7 +55,7 @@ func (f *farm) firstBoots() {
 		}
 	}
 	var order []string
-	events, err := f.ask.Events("", 0)
+	events, err := f.ask.Events(context.Background(), "", 0)
 	check(f.t, err)
 	for _, e := range events {
 		if e.Kind == site.EventState && strings.HasPrefix(e.Text, string(site.InSync)) && !slices.Contains(order, e.Node) {
@@ -147,7 +147,7 @@ func (f *farm) losesItsRecords() {
 	f.start()
 	for name := range before {
 		f.eventually(name+" is known again by its marker", func() bool {
-			k, err := f.ask.Known("") // not before the daemon has evaluated the design
+			k, err := f.ask.Known(context.Background(), "") // not before the daemon has evaluated the design
 			return err == nil && k.Nodes[name].Observed.Marker != nil && k.Nodes[name].Observed.Marker.Node == name
 		})
 	}

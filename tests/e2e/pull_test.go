@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -90,7 +91,7 @@ func (h *hall) comment(p *github.Pull, words ...string) (text string) {
 // of its disks, and gives the digest of their set.
 func (h *hall) erases(text string, names ...string) (digest string) {
 	h.t.Helper()
-	known, err := h.ask.Known("")
+	known, err := h.ask.Known(context.Background(), "")
 	check(h.t, err)
 	for _, name := range names {
 		row := regexp.MustCompile(`(?m)^\| \*\*` + name + `\*\* \(serial .*\|$`).FindString(text)

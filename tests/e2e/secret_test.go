@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -61,9 +62,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 // told is what the control socket answers.
 func (w *town) told() string {
 	w.t.Helper()
-	report, err := w.ask.Report("")
+	report, err := w.ask.Report(context.Background(), "")
 	check(w.t, err)
-	memory, err := w.ask.Known("")
+	memory, err := w.ask.Known(context.Background(), "")
 	check(w.t, err)
 	text, err := json.Marshal([]any{report, memory})
 	check(w.t, err)

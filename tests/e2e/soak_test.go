@@ -222,7 +222,7 @@ func (s *soak) settle() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for end := time.Now().Add(s.patience()); ; <-tick.C {
-		r, err := s.ask.Report("")
+		r, err := s.ask.Report(context.Background(), "")
 		settled := err == nil && r.Status.Applied.ID == head
 		for _, n := range r.Status.Nodes {
 			stalled := n.State == site.Stalled
@@ -273,7 +273,7 @@ func later(m lab.State) bool { return m.Personality == "xcc" && m.Power == "Off"
 // truth holds what the status says to what the machines are.
 func (s *soak) truth() {
 	s.t.Helper()
-	r, err := s.ask.Report("")
+	r, err := s.ask.Report(context.Background(), "")
 	check(s.t, err)
 	for i, name := range s.names {
 		n, m := stateOf(r.Status, name), s.fleet.Machine(name).State()

@@ -244,7 +244,7 @@ func (w *town) eventually(what string, ok func() bool) {
 	defer tick.Stop()
 	for end := time.Now().Add(cmp.Or(w.waits, patience)); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			r, err := w.ask.Report("")
+			r, err := w.ask.Report(context.Background(), "")
 			w.t.Fatalf("never: %s\n%+v %v\nproblems: %+v\n%s", what, r.Status.Nodes, err, r.Status.Problems, w.logEnd())
 		}
 	}
@@ -254,7 +254,7 @@ func (w *town) eventually(what string, ok func() bool) {
 func (w *town) status(what string, ok func(site.Status) bool) {
 	w.t.Helper()
 	w.eventually(what, func() bool {
-		r, err := w.ask.Report("")
+		r, err := w.ask.Report(context.Background(), "")
 		return err == nil && ok(r.Status)
 	})
 }
@@ -272,7 +272,7 @@ func stateOf(s site.Status, name string) site.NodeStatus {
 // approve approves the installations that wait. An error is that of a daemon that
 // is not there at the moment.
 func (w *town) approve() (site.Status, error) {
-	r, err := w.ask.Report("")
+	r, err := w.ask.Report(context.Background(), "")
 	if err != nil || len(r.Status.Waiting) == 0 {
 		return r.Status, err
 	}

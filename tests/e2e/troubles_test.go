@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -244,7 +245,7 @@ func (x trouble) settled(n site.NodeStatus) bool {
 
 func (w *town) nodeNow(name string) site.NodeStatus {
 	w.t.Helper()
-	r, err := w.ask.Report("")
+	r, err := w.ask.Report(context.Background(), "")
 	check(w.t, err)
 	return stateOf(r.Status, name)
 }
@@ -284,7 +285,7 @@ func (w *town) toldOf() map[string]string {
 func (w *town) measured(address string) {
 	w.t.Helper()
 	w.eventually("the metrics count what the status says", func() bool {
-		r, err := w.ask.Report("")
+		r, err := w.ask.Report(context.Background(), "")
 		check(w.t, err)
 		page, person := w.page(address), 0
 		for _, n := range r.Status.Nodes {

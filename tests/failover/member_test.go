@@ -144,7 +144,7 @@ func (m *member) status() (s site.Status, leads bool) {
 	if m.witness || m.paused.Load() || m.dead() {
 		return s, false
 	}
-	r, err := m.ask.Report("")
+	r, err := m.ask.Report(context.Background(), "")
 	return r.Status, err == nil && r.Status.Leader == "" && len(r.Status.Nodes) > 0
 }
 
@@ -161,7 +161,7 @@ func (m *member) approves(ctx context.Context) {
 		if m.paused.Load() {
 			continue
 		}
-		r, err := m.ask.Report("")
+		r, err := m.ask.Report(context.Background(), "")
 		if err != nil || len(r.Status.Waiting) == 0 {
 			continue
 		}

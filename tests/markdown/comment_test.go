@@ -114,6 +114,7 @@ func FuzzHostileNames(f *testing.F) {
 		for name, text := range hostile(one, other) {
 			p := Render(text)
 			harmless(t, p)
+			sameAsGitHub(t, name, text)
 			if d := cmp.Diff(plain[name], p.Outline()); d != "" {
 				t.Errorf("%s: other elements (-want +got)\n%s\n%s", name, d, text)
 			}

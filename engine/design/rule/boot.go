@@ -38,7 +38,7 @@ nodes: "n4": boot: interface: "eno1"`,
 	},
 	{
 		Code: "boot-network", Severity: site.SeverityError,
-		What: "The network that a port starts the machine in has a DHCP server, and the port's link carries it without a tag. It is of IPv4 where the machine boots by BIOS.",
+		What: "The network that a port starts the machine in has a DHCP server, and the port's link carries it without a tag. A machine that boots by BIOS needs an IPv4 network.",
 		Why:  "Firmware sends no tags and asks for its address, and a BIOS asks by IPv4 alone: it gets no answer, and the machine does not start from the network.",
 		Wrong: `networks: data: ranges: leases: {from: "10.20.0.200", to: "10.20.0.250", use: "dhcp"}
 nodes: "n4": interfaces: eno1: boot: "data"`,

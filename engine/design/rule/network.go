@@ -78,7 +78,7 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 	},
 	{
 		Code: "boot-dhcp", Severity: site.SeverityError,
-		What: `DHCP is served in a network that has room for hosts, there is an address to give, and "proxy" is of IPv4.`,
+		What: `Where the daemon serves DHCP, the network has room for hosts and there is an address to give. "proxy" works in IPv4 networks only.`,
 		Why:  "Without an address to give the daemon never answers, and machines wait for it at every start. DHCPv6 has no standard for a proxy: a machine takes the boot file from the server that gives the address.",
 		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: dhcp: "proxy"}
 nodes: "n1": addresses: lab: "fd00:5::11"`,
@@ -88,7 +88,7 @@ nodes: "n1": addresses: lab: "fd00:5::11"`,
 	},
 	{
 		Code: "boot-announce", Severity: site.SeverityError,
-		What: "Router advertisements are sent in a network of IPv6 that the daemon serves by DHCPv6 and is in itself, and somebody announces the prefix of every network that it serves.",
+		What: "boot.announce is set only in IPv6 networks that the daemon serves by DHCPv6 without a relay. Somebody announces the prefix of each IPv6 network that it serves.",
 		Why:  "DHCPv6 gives an address without a prefix and without a router. Clients that hear no announcement reach nobody, not even the daemon for their boot file.",
 		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: announce: true}
 nodes: "n1": addresses: lab: "fd00:5::11"`,
@@ -295,10 +295,10 @@ func bootAnnounce(s *site.Site) []site.Finding {
 		case n.Boot.Announce && p.Addr().Is4():
 			object(fmt.Sprintf("the network %s, %s, is of IPv4, which has no router advertisements", key, p), "Remove boot.announce, or write it for a network of IPv6.")
 		case n.Boot.Announce && n.Boot.DHCP != site.DHCPServe:
-			object(fmt.Sprintf("the network %s is announced, and the daemon serves no DHCPv6 there", key),
+			object(fmt.Sprintf("boot.announce is set for the network %s, but the daemon serves no DHCPv6 there", key),
 				`Write boot: dhcp: "serve" too, or leave the announcements to the network's router.`)
 		case n.Boot.Announce && n.DHCPRelay != nil:
-			object(fmt.Sprintf("the network %s is announced, and reached by a DHCP relay: router advertisements do not leave their link", key),
+			object(fmt.Sprintf("boot.announce is set for the network %s, but the daemon reaches it by a DHCP relay: router advertisements do not leave their link", key),
 				"Remove boot.announce: the router that is the relay announces the prefix.")
 		case p.Addr().Is6() && n.Boot.DHCP == site.DHCPServe && !n.Boot.Announce && n.Gateway == "" && n.DHCPRelay == nil:
 			f := wrong("networks."+key+".boot.dhcp", fmt.Sprintf("the network %s has no gateway, and the daemon does not announce its prefix: clients get an address there and may reach nobody", key),

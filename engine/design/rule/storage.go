@@ -181,7 +181,14 @@ func (p part) String() string {
 // parts lists everything that holds data on a node: disks, each with its partitions,
 // arrays, and volumes.
 func parts(n *site.Node) []part {
-	all := make([]part, 0, 8)
+	size := len(n.Storage.Disks) + len(n.Storage.Arrays)
+	for _, d := range n.Storage.Disks {
+		size += len(d.Partitions)
+	}
+	for _, g := range n.Storage.Groups {
+		size += len(g.Volumes)
+	}
+	all := make([]part, 0, size) // many rules ask, and most designs have none
 	for _, name := range keys(n.Storage.Disks) {
 		d := n.Storage.Disks[name]
 		count, more := d.Count.Least()

@@ -99,7 +99,7 @@ func offered6(reply *dhcpv6.Message) (*lease6, error) {
 		}
 	}
 	if status := association.Options.Status(); status != nil {
-		return nil, &noLeaseError{fmt.Sprintf("the server gives no address: %s", status.StatusCode)}
+		return nil, &noLeaseError{fmt.Sprintf("a DHCPv6 server answered %s", status.StatusCode)}
 	}
 	return nil, &noLeaseError{"the server's answer gives no address"}
 }

@@ -35,7 +35,7 @@ func TestAsksByIPv6(t *testing.T) {
 	server := exec.Command("sh", "-ec", `read go; echo 0 > /proc/sys/net/ipv6/conf/far/accept_dad; ip addr add fd00:9::1/64 dev far nodad; ip link set far up; exec "$0" "$@"`, dnsmasq,
 		"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--interface=far", "--bind-interfaces", "--enable-ra", "--dhcp-range=fd00:9::50,fd00:9::60,64,2m",
 		"--dhcp-userclass=set:agent,slipway-agent", "--dhcp-option=tag:agent,option6:bootfile-param,slipway.daemon=[fd00:9::1]:9481 slipway.ca=sha256:"+strings.Repeat("0a", 32),
-		"--dhcp-leasefile="+filepath.Join(dir, "leases"), "--pid-file="+filepath.Join(dir, "pid"))
+		"--log-facility="+filepath.Join(dir, "log"), "--dhcp-leasefile="+filepath.Join(dir, "leases"), "--pid-file="+filepath.Join(dir, "pid"))
 	server.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
 	server.Stderr = os.Stderr
 	begin, err := server.StdinPipe()
@@ -67,6 +67,10 @@ func TestAsksByIPv6(t *testing.T) {
 	}
 	if _, err := d.lease(ctx); err != nil || d.had.address != first {
 		t.Errorf("renewed %s: %+v, %v", first, d.had, err)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	if _, after, renewed := strings.Cut(string(log), "DHCPRENEW(far) "); err != nil || !renewed || strings.Contains(after, "DHCPSOLICIT") {
+		t.Errorf("the lease was not renewed, %v: %s", err, log)
 	}
 	if links := n.links(); len(links) != 1 || links[0] != "own" {
 		t.Errorf("ready are %v", links)

@@ -106,7 +106,7 @@ func (b *bed) startThree(ctx context.Context) error {
 			return err
 		}
 		if i == 0 {
-			if err := until(ctx, "the second daemon follows", time.Second, func() bool { r, err := h.ask.Report(""); return err == nil && r.Status.Leader != "" }); err != nil {
+			if err := until(ctx, "the second daemon follows", time.Second, func() bool { r, err := h.ask.Report(ctx, ""); return err == nil && r.Status.Leader != "" }); err != nil {
 				return err
 			}
 		}

@@ -200,7 +200,7 @@ func (b *bed) kill(ctx context.Context, i int) (time.Duration, error) {
 	}
 	return took, until(ctx, "another leads and the killed one follows", time.Second, func() bool {
 		now, s := b.leader()
-		r, err := l.ask.Report("")
+		r, err := l.ask.Report(context.Background(), "")
 		return now != nil && now != l && s.Term > before.Term && s.Counts()[site.InSync] == b.n && err == nil && r.Status.Leader != "" && now.isMember()
 	})
 }

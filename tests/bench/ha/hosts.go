@@ -107,7 +107,7 @@ func (h *host) leads() (site.Status, bool) {
 	if h.witness {
 		return site.Status{}, false
 	}
-	r, err := h.ask.Report("")
+	r, err := h.ask.Report(context.Background(), "")
 	return r.Status, err == nil && r.Status.Leader == "" && len(r.Status.Nodes) > 0
 }
 

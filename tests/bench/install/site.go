@@ -106,7 +106,7 @@ func arm(d *rig.Daemon, count int) error {
 func await(d *rig.Daemon, most time.Duration, is func(site.Status) bool) error {
 	until := time.Now().Add(most)
 	for {
-		r, err := d.Ask.Report("")
+		r, err := d.Ask.Report(context.Background(), "")
 		switch {
 		case err == nil && is(r.Status):
 			return nil

@@ -103,7 +103,7 @@ func (d *Daemon) Close(failed error) {
 // InSync waits until all of n nodes are, and gives the status.
 func (d *Daemon) InSync(ctx context.Context, n int) (site.Status, error) {
 	for {
-		r, err := d.Ask.Report("")
+		r, err := d.Ask.Report(context.Background(), "")
 		if err == nil && r.Status.Counts()[site.InSync] == n {
 			return r.Status, nil
 		}

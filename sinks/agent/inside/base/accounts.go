@@ -49,11 +49,7 @@ func (j *job) accounts() (a accounts, err error) {
 	}
 	a.groups = parseGroups(string(text))
 	text, _, a.hidden = j.read("/etc/shadow")
-	a.hashes = parseHashes(string(text))
-	a.expires = map[string]string{}
-	for _, r := range records(string(text), 8) {
-		a.expires[r[0]] = r[7]
-	}
+	a.hashes, a.expires = parseShadow(string(text))
 	a.shadow = map[string][]string{}
 	if text, _, err := j.read("/etc/gshadow"); err == nil { // not every system has one
 		for _, r := range records(string(text), 4) {
@@ -111,14 +107,18 @@ func parseGroups(text string) (all []group) {
 	return all
 }
 
-func parseHashes(text string) map[string]string {
-	all := map[string]string{}
+// parseShadow are the passwords and the days of expiry in shadow(5), by name.
+func parseShadow(text string) (hashes, expires map[string]string) {
+	hashes, expires = map[string]string{}, map[string]string{}
 	for _, r := range records(text, 2) {
-		if _, twice := all[r[0]]; !twice { // the first line counts
-			all[r[0]] = r[1]
+		if _, twice := hashes[r[0]]; !twice { // the first line counts
+			hashes[r[0]] = r[1]
+		}
+		if len(r) >= 8 {
+			expires[r[0]] = r[7]
 		}
 	}
-	return all
+	return hashes, expires
 }
 
 func (a accounts) login(name string) (login, bool) {

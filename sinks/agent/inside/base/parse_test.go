@@ -139,7 +139,8 @@ func FuzzAccounts(f *testing.F) {
 	f.Add(groupText)
 	f.Add("+::::::\n:x:0:0:::\nx:y:-1:0:::\na:b:99999999999:1:::")
 	f.Fuzz(func(t *testing.T, text string) {
-		a := accounts{logins: parseLogins(text), groups: parseGroups(text), hashes: parseHashes(text)}
+		a := accounts{logins: parseLogins(text), groups: parseGroups(text)}
+		a.hashes, a.expires = parseShadow(text)
 		for _, l := range a.logins {
 			if l.name == "" || l.uid < 0 || l.gid < 0 || strings.HasPrefix(l.name, "+") {
 				t.Errorf("%q has the account %+v", text, l)

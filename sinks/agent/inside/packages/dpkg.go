@@ -82,8 +82,9 @@ type entry struct {
 
 // parseStatus reads dpkg's status file in one pass.
 func parseStatus(text []byte) inventory {
-	inv := inventory{byName: make(map[string]installed, len(text)/1200)}
-	var there []entry
+	size := len(text) / 1200
+	inv := inventory{byName: make(map[string]installed, size)}
+	there := make([]entry, 0, size)
 	for len(text) > 0 {
 		var e entry
 		e, text = nextEntry(text)
