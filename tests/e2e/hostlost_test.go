@@ -293,7 +293,7 @@ func TestDrillHostIsCompromisedAndSiteKeyIsLost(t *testing.T) {
 	}
 	a.design(2, "bmc", accounts)
 	a.eventually("all have the passwords of the next key", func() bool {
-		r, err := a.ask.Report("")
+		r, err := a.ask.Report(t.Context(), "")
 		if slices.ContainsFunc(r.Status.Problems, func(p site.Problem) bool { return strings.Contains(p.What, "slipway take-over") }) {
 			_, _ = a.ask.Do(t.Context(), "", site.Order{Verb: site.VerbTakeOver, Reason: "the host is compromised", By: "e2e"}) // asked again below
 		}

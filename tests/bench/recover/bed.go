@@ -78,7 +78,7 @@ func newBed(ctx context.Context, n int) (b *bed, err error) {
 		return b, err
 	}
 	return b, until(ctx, "the new login is in use everywhere", 500*time.Millisecond, func() bool {
-		r, err := b.Ask.Report("")
+		r, err := b.Ask.Report(ctx, "")
 		return err == nil && r.Status.Counts()[site.InSync] == n && b.everywhere(func(m *lab.Machine) bool { return m.SessionsOf(own) > 0 })
 	})
 }

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// incidentGate keeps what is new of secrets from the nodes of an incident that nobody has confirmed: whoever has their
+// machines would read it before these are off. A commit may have both, the incident and the epoch of the next passwords.
+// Logins go on, since by them Slipway switches the machines off.
+func (e *Engine) incidentGate(w *worker, s site.Step) *held {
+	if s.Action != site.ActionAccounts && s.Action != site.ActionInstall && !site.IsInside(s.Facet) {
+		return nil
+	}
+	i := e.unconfirmedLocked(w.node)
+	if i == nil {
+		return nil
+	}
+	return &held{state: site.Blocked, person: true, release: "`" + i.Confirm() + "`",
+		sentence: fmt.Sprintf("incident %s says that the machine was compromised, and waits for `%s`: until then Slipway gives it no new secret, so %s waits too", i.Name, i.Confirm(), s.Action)}
+}
+
+// unconfirmedLocked is an incident that waits for a person and is about a node, or the hypervisor of its machine; nil for
+// none.
+func (e *Engine) unconfirmedLocked(n *site.Node) *site.IncidentState {
+	about := func(i *site.IncidentState) bool {
+		h := e.design.Hypervisors[n.Virtual.Host.Hypervisor]
+		for _, name := range i.Incident.Nodes {
+			if name == n.Name || i.Machines[name].IsThatOf(n.Machine()) || n.IsVirtual() && h != nil && h.Node == name {
+				return true
+			}
+		}
+		return false
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.design.Incidents)) { // also before it is recorded
+		in := e.design.Incidents[name]
+		i, known := e.incidents[in.ID(name)]
+		if !known {
+			i = site.IncidentState{Name: name, ID: in.ID(name), Incident: in}
+		}
+		if i.Acted.IsZero() && about(&i) {
+			return &i
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.incidents)) {
+		if i := e.incidents[id]; i.Acted.IsZero() && e.staleLocked(&i) == "" && about(&i) {
+			return &i
+		}
+	}
+	return nil
+}
