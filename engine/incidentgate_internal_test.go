@@ -52,7 +52,7 @@ func TestWhomAnIncidentThatWaitsHolds(t *testing.T) {
 	}
 	same := func(*site.IncidentState) {}
 	guest := &site.Node{Name: "vm"}
-	guest.Virtual.CPUs, guest.Virtual.Host.Hypervisor = 2, "hv"
+	guest.Style, guest.Virtual.Host.Hypervisor = site.StyleVirtual, "hv"
 	for what, c := range map[string]struct {
 		e    *Engine
 		n    *site.Node
