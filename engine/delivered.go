@@ -166,6 +166,9 @@ func (w *worker) deliverTo(ctx context.Context, holders []string, n *site.Node, 
 	case site.ToHypervisor: // which serves many nodes
 		is.Machine, is.Generation = "", 0
 	}
+	if err := w.keptBack(is); err != nil {
+		return err
+	}
 	for _, holder := range holders {
 		if err := w.e.deliveriesOf(holder).add(ctx, w.e, holder, is); err != nil {
 			return err

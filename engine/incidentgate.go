@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -49,6 +50,29 @@ func (e *Engine) unconfirmedLocked(n *site.Node) *site.IncidentState {
 		if i := e.incidents[id]; i.Acted.IsZero() && e.staleLocked(&i) == "" && about(&i) {
 			return &i
 		}
+	}
+	return nil
+}
+
+// keptBack says why a node is not given a value that it did not have yet, or returns nil. It is for steps that were under way
+// when an incident came: a source may have its next value by then.
+func (w *worker) keptBack(is site.Delivery) error {
+	had := w.e.deliveriesOf(w.name).is.Load()
+	if is.As == site.AsLogin || !is.Seen.IsZero() || had != nil && is.Version != "" && slices.ContainsFunc(had.Given, func(g site.Delivery) bool { return g.Secret == is.Secret && g.Version == is.Version }) {
+		return nil
+	}
+	if i := w.e.unconfirmed(w.name); i != nil {
+		return fmt.Errorf("%w: %s was not sent to %s: incident %s says that the machine was compromised, and waits for `%s`", driver.ErrInterrupted, is.Secret, w.name, i.Name, i.Confirm())
+	}
+	return nil
+}
+
+// unconfirmed is unconfirmedLocked for the node of a name by the design in force.
+func (e *Engine) unconfirmed(node string) *site.IncidentState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w := e.workers[node]; w != nil && e.design != nil {
+		return e.unconfirmedLocked(w.node)
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -35,6 +38,19 @@ func TestNoNewPasswordBeforeAnIncidentIsConfirmed(t *testing.T) {
 				t.Errorf("it was given %+v", g)
 			}
 		}
+	}
+	// A step may have been under way when the commit came.
+	b.start()
+	p := b.w.passwords(b.design.Nodes[b.name])
+	next := secret.New("slipway", b.passwordOf("slipway", 2))
+	if err := p.Begin(t.Context(), "slipway", next); !errors.Is(err, driver.ErrInterrupted) || !strings.Contains(err.Error(), "credential bmc-own was not sent to "+b.name) {
+		t.Errorf("the next password, in a step: %v", err)
+	}
+	if use := b.w.job().memory.Recorded.Accounts["slipway"]; use.Offered != "" || use.Highest != 1 {
+		t.Errorf("recorded: %+v", use)
+	}
+	if err := b.w.deliver(t.Context(), b.design.Nodes[b.name], site.ToSystem, site.SecretDiskPassphrase, next); !errors.Is(err, driver.ErrInterrupted) {
+		t.Errorf("a passphrase: %v", err)
 	}
 	b.design.Incidents = nil
 	b.reaches("the lines are gone", 2, 0)
