@@ -179,7 +179,7 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 		}
 	})
 	for range 12 {
-		b.must(b.e.term.Renew(b.t.Context())) // as a daemon does beside its work, which takes long on a busy host
+		_ = b.e.term.Renew(b.t.Context()) // as a daemon does beside its work, which takes long on a busy host; a term that is lost stays lost
 		b.w.anew = true
 		b.w.reconcile(ctx)
 		if s := b.status(); ctx.Err() != nil || s.State == site.InSync {
