@@ -27,6 +27,9 @@ func (e *Engine) incidentGate(w *worker, s site.Step) *held {
 // unconfirmedLocked is an incident that waits for a person and is about a node, or the hypervisor of its machine; nil for
 // none.
 func (e *Engine) unconfirmedLocked(n *site.Node) *site.IncidentState {
+	if e.design == nil || len(e.design.Incidents)+len(e.incidents) == 0 {
+		return nil
+	}
 	about := func(i *site.IncidentState) bool {
 		h := e.design.Hypervisors[n.Virtual.Host.Hypervisor]
 		for _, name := range i.Incident.Nodes {
@@ -71,7 +74,7 @@ func (w *worker) keptBack(is site.Delivery) error {
 func (e *Engine) unconfirmed(node string) *site.IncidentState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w := e.workers[node]; w != nil && e.design != nil {
+	if w := e.workers[node]; w != nil {
 		return e.unconfirmedLocked(w.node)
 	}
 	return nil
