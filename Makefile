@@ -9,7 +9,7 @@ GO := go
 # make lint vets all packages.
 TEST := $(GO) test $(if $(CI),-count=1) -vet=off -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-ha bench-pr bench-web clean
+.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-ha bench-pr bench-recover bench-web clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -129,6 +129,9 @@ bench-ha: build ## how soon another host leads, and what three members cost over
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr
+
+bench-recover: build ## how soon the machines of an incident are off, and the incident all clear, in about three minutes (QUICK=1 for a small site)
+	@$(GO) run ./tests/bench/recover $(if $(QUICK),-quick)
 
 clean: ## remove what was built
 	rm -rf bin

@@ -166,6 +166,9 @@ func (w *worker) deliverTo(ctx context.Context, holders []string, n *site.Node, 
 	case site.ToHypervisor: // which serves many nodes
 		is.Machine, is.Generation = "", 0
 	}
+	if err := w.keptBack(is); err != nil {
+		return err
+	}
 	for _, holder := range holders {
 		if err := w.e.deliveriesOf(holder).add(ctx, w.e, holder, is); err != nil {
 			return err
@@ -190,14 +193,18 @@ func (l loginSource) Get(r secret.Request) (secret.Value, error) {
 	if err != nil || v.IsPEM() {
 		return v, err
 	}
-	if err := l.w.deliverTo(l.ctx, l.holders, l.n, l.delivery(r.Name), v); err != nil {
+	if err := l.w.deliverTo(l.ctx, l.holders, l.n, l.delivery(r.Name, v), v); err != nil {
 		return secret.Value{}, fmt.Errorf("%w: %w", secret.ErrUnavailable, err) // and not denied: it is tried again
 	}
 	return v, nil
 }
 
-func (l loginSource) delivery(credential string) site.Delivery {
-	return site.Delivery{Secret: site.SecretOfCredential(credential), To: l.to, As: site.AsLogin}
+func (l loginSource) delivery(credential string, v secret.Value) site.Delivery {
+	is := site.Delivery{Secret: site.SecretOfCredential(credential), To: l.to, As: site.AsLogin}
+	if l.to == site.ToBMC {
+		is.User = v.Username()
+	}
+	return is
 }
 
 // loginsTo is the source of the logins through an endpoint of a node.
@@ -229,7 +236,7 @@ func (w *worker) loginAccepted(ctx context.Context, n *site.Node, kind site.Endp
 		return nil
 	}
 	l := w.loginsTo(ctx, n, kind)
-	is := l.delivery(d.endpoint.Credential)
+	is := l.delivery(d.endpoint.Credential, d.value)
 	is.Seen = time.Now()
 	return w.deliverTo(ctx, l.holders, n, is, d.value)
 }

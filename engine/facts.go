@@ -60,7 +60,7 @@ func (w *worker) factsLocked(now time.Time) *rollout.Node {
 	n.Settled = r.Adopted != nil && !r.Adopted.Settled.IsZero()
 	n.WasHealthy, n.EverHealthy, n.Disrupted = !r.Healthy.IsZero(), !r.EverHealthy.IsZero(), !r.Disrupted.IsZero()
 	n.InHand = w.e.inHandLocked(w)
-	n.Paused = r.Paused.Holds(now) || w.node.Paused.Holds(now)
+	n.Paused = r.Paused.Holds(now) || w.node.Paused.Holds(now) || w.e.unconfirmedLocked(w.node) != nil // another one goes first
 	n.Disrupts, n.Busy = w.disrupts, r.InFlight != nil || r.Installing != nil
 	n.Seen, n.Blind, n.BlindInside, n.Outdated = w.turned, w.blind, w.blindInside, w.outdated
 	n.Unplanned = w.unplanned

@@ -47,6 +47,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 		func() *held { return w.supersededLocked(j, same) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.termGate(w, s) },
+		func() *held { return e.incidentGate(w, permitted) },
 	)
 	if h == nil && w.memory.Recorded.Quarantined == nil {
 		e.joinLocked(w, s)

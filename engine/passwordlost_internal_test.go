@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,29 +43,6 @@ func TestBMCThatWasResetToFactory(t *testing.T) {
 			b.reaches("the login of the factory", 2, 0)
 			if c := b.m.Counts(); c.Denied != 1 {
 				t.Errorf("%d were denied", c.Denied)
-			}
-		})
-	}
-}
-
-// The bootstrap host is destroyed in the middle of a rotation, at any request, and what the status branch has is from
-// before it. A new host with Git and the site key alone reaches every machine.
-func TestHostLostInTheMiddleOfARotation(t *testing.T) {
-	for _, personality := range lab.Personalities {
-		t.Run(personality, func(t *testing.T) {
-			t.Parallel()
-			r := newRotationRack(t, personality, 10)
-			for i := range 10 {
-				b := owned(t, r)
-				b.designs("bmc-own", 2, own)
-				if _, killed := b.run(4 + 3*i); !killed {
-					continue // it was over before
-				}
-				b.lose()
-				b.reaches(fmt.Sprintf("the host was lost at request %d", 4+3*i), 2, 0)
-				if c := b.m.Counts(); c.Denied > 1 {
-					t.Errorf("request %d: %d were denied", 4+3*i, c.Denied)
-				}
 			}
 		})
 	}

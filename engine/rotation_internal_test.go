@@ -91,6 +91,7 @@ type bay struct {
 	departed map[string]site.Sealed // that were published of nodes that are gone
 	design   *site.Site
 	blank    bool // the records may lack what earlier ones had
+	prompt   bool // the status branch has all that was written when the daemon was killed
 	said     *strings.Builder
 }
 
@@ -171,10 +172,14 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 			killed = true
 			b.r.struck[c.Method+" "+regexp.MustCompile(`/[0-9]+$`).ReplaceAllString(strings.TrimPrefix(c.Path, "/redfish/v1/"), "/N")]++
 			written = b.w.job().memory
+			if b.prompt {
+				b.publish()
+			}
 			cancel()
 		}
 	})
 	for range 12 {
+		_ = b.e.term.Renew(b.t.Context()) // as a daemon does beside its work, which takes long on a busy host; a term that is lost stays lost
 		b.w.anew = true
 		b.w.reconcile(ctx)
 		if s := b.status(); ctx.Err() != nil || s.State == site.InSync {
@@ -188,12 +193,10 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 		b.memory = written
 	}
 	b.memory.Observed = site.Observed{}
-	b.e.mu.Lock()
 	if !killed {
-		if s := b.w.sealLocked(); s != nil {
-			b.sealed = s
-		}
+		b.publish()
 	}
+	b.e.mu.Lock()
 	status, _ := json.Marshal(b.w.status)
 	plan, _ := json.Marshal(b.w.plan)
 	memory, _ := json.Marshal(b.w.memory)
@@ -203,6 +206,15 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 	}
 	fmt.Fprintf(b.said, "%s\n%s\n%s\n", status, plan, memory)
 	return requests, killed
+}
+
+// publish has the status branch have what the daemon has recorded.
+func (b *bay) publish() {
+	b.e.mu.Lock()
+	defer b.e.mu.Unlock()
+	if s := b.w.sealLocked(); s != nil {
+		b.sealed = s
+	}
 }
 
 func (b *bay) status() site.NodeStatus {

@@ -297,7 +297,7 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 	if d.etcd.join != "" {
 		parts = append(parts, d.store.UntilStopped, d.watchMembers)
 	}
-	return append(parts, traced(d.spans, d.engine.Run),
+	return append(parts, traced(d.spans, d.engine.Run), d.secrets.Attend,
 		func(ctx context.Context) error {
 			return control.Serve(ctx, control.Socket(d.state), d.socketGroup, commands, d.log)
 		},

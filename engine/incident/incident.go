@@ -97,7 +97,7 @@ func New(before, after *site.Site, delivered map[string]site.Delivered) (lines [
 				continue
 			}
 		}
-		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %s` puts %s under quarantine and switches them off (%s)", name, in.ID(name), say.Some(in.Nodes, 10), in.Reason))
+		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %s` puts %s under quarantine and switches them off (%s); until then these nodes get no new password, and nothing is changed in their systems or installed", name, in.ID(name), say.Some(in.Nodes, 10), in.Reason))
 		if why := Reasons(after, in, nil, ""); len(why) > 0 {
 			lines = append(lines, "read before you confirm it: "+strings.Join(why, "; "))
 		}

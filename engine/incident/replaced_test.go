@@ -212,7 +212,7 @@ func TestThePlanSaysWhoReadWhat(t *testing.T) {
 	}
 	after.Incidents = map[string]site.Incident{"shell": {Nodes: []string{"n1"}, Since: noon, Reason: "a shell"}}
 	text := strings.Join(incident.New(before, after, map[string]site.Delivered{"n1": {Given: []site.Delivery{given("credential old", "k.1", site.ToSystem, -60, true)}}}), "\n")
-	for _, part := range []string{"credential bmc, read by n1 (assumed: no record says so). This change raises its epoch from 1 to 2", "credential old, read by n1 (recorded)", "credential key, read by n1 (assumed: no record says so), also held by n2. "} {
+	for _, part := range []string{"until then these nodes get no new password, and nothing is changed in their systems or installed", "credential bmc, read by n1 (assumed: no record says so). This change raises its epoch from 1 to 2", "credential old, read by n1 (recorded)", "credential key, read by n1 (assumed: no record says so), also held by n2. "} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the plan has no %q:\n%s", part, text)
 		}
@@ -464,6 +464,50 @@ func TestALoginDoesNotReplaceWhatIsInside(t *testing.T) {
 	}
 	if x := of(t, incident.Judged(s, i, facts(present, all)), "credential key"); x.State != site.ReplacedAll {
 		t.Errorf("and found inside: %s, old %q", x.Progress(), x.Old)
+	}
+}
+
+// Slipway took the machines over by the account of the factory, and logs in with its own since. The login of before is replaced
+// where the password of that very account was set and accepted.
+func TestTheNewPasswordOfAnAccountReplacesItsLogin(t *testing.T) {
+	as := func(what, user, version, machine string, minutes int, seen bool) site.Delivery {
+		g := given("credential bmc", version, site.ToBMC, minutes, seen)
+		g.As, g.User, g.Machine = what, user, machine
+		return g
+	}
+	s := town()
+	s.Credentials["own"] = &site.Credential{From: site.FromDerived, Account: "slipway", Epoch: 2}
+	delete(s.Nodes, "n3")
+	for _, n := range s.Nodes {
+		n.Endpoints[site.Manager] = site.Endpoint{Credential: "own"}
+		n.BMC.Accounts = map[string]site.BMCAccount{"admin": {Credential: "bmc"}}
+	}
+	const machine = "UUID 1"
+	for what, c := range map[string]struct {
+		user, as, machine string
+		seen              bool
+		old               string
+	}{
+		"set and accepted":            {"admin", site.AsAccount("admin"), machine, true, "[]"},
+		"not accepted yet":            {"admin", site.AsAccount("admin"), machine, false, "[n1 n2]"},
+		"the login was of another":    {"root", site.AsAccount("admin"), machine, true, "[n1 n2]"},
+		"whose login it was":          {"", site.AsAccount("admin"), machine, true, "[n1 n2]"},
+		"the account is another":      {"admin", site.AsAccount("root"), machine, true, "[n1 n2]"},
+		"on a machine that came anew": {"admin", site.AsAccount("admin"), "UUID 2", true, "[n1 n2]"},
+	} {
+		i := shell()
+		n := held(true)
+		n.Machine = site.Identity{}
+		i.Nodes["n1"] = n
+		all := map[string][]site.Delivery{"n1": {as(site.AsLogin, c.user, "k.1", machine, -60, true)}, "n2": {as(site.AsLogin, c.user, "k.1", machine, -60, true)}}
+		i.Exposed = incident.Begun(s, i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, all))
+		for node := range all {
+			all[node] = append(all[node], as(c.as, "", "k.2", c.machine, 70, c.seen))
+		}
+		x := of(t, incident.Judged(s, i, facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, all)), "credential bmc")
+		if fmt.Sprint(x.Old) != c.old || (x.State == site.ReplacedAll) != (c.old == "[]") {
+			t.Errorf("%s: %s, old %q", what, x.Progress(), x.Old)
+		}
 	}
 }
 

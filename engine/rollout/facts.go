@@ -53,7 +53,7 @@ type Node struct {
 	// WasHealthy: its system was healthy since it was installed. EverHealthy: any
 	// system of its machine was. Disrupted: from its first step that takes it out of
 	// service until it is back. InHand: one of its steps was taken in the rollout
-	// under way. Paused: by a person or the design.
+	// under way. Paused: by a person or the design, or by an incident that waits.
 	Quarantined, Settled, WasHealthy, EverHealthy, Disrupted, InHand, Paused bool
 	// Disrupts is set while one of Slipway's steps may have the machine out of
 	// service.

@@ -133,5 +133,8 @@ func (s *Store) troubles() string {
 	for _, name := range slices.Sorted(maps.Keys(s.encrypted.refused)) {
 		all = append(all, s.encrypted.refused[name])
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.encrypted.unusable)) {
+		all = append(all, s.encrypted.unusable[name])
+	}
 	return strings.Join(all, "; ")
 }

@@ -28,7 +28,9 @@ type encrypted struct {
 	// records the newest ones; nil to record nothing.
 	newest  map[string]newest
 	refused map[string]string
-	record  func(name string, changed time.Time) error
+	// unusable says why those of the design in force cannot be used, by what Attend saw last.
+	unusable map[string]string
+	record   func(name string, changed time.Time) error
 }
 
 // opened is the cached result of decrypting a secret.
@@ -55,6 +57,10 @@ func (s *Store) InForce(d *site.Site) {
 	defer s.mu.Unlock()
 	s.encrypted.design, s.encrypted.opened, s.encrypted.refused = d, map[string]opened{}, map[string]string{}
 	s.fetched = map[string]*fetch{} // drop what left the design
+	select {
+	case s.inForce <- struct{}{}:
+	default:
+	}
 }
 
 // beforeDesign are the uses of secrets that the daemon needs to reach the repository or other

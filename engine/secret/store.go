@@ -62,6 +62,7 @@ type Store struct {
 	files     map[string]*file
 	unlimited map[string]map[Use]bool // names of files without "use", and who asked
 	encrypted encrypted
+	inForce   chan struct{} // tells Attend of another design
 	opening   opening
 	programs  string // folder of the programs that credentials come from; empty to run none
 	owner     uint32 // the required owner of these
@@ -94,7 +95,7 @@ type file struct {
 // Open opens a directory of credentials. With an empty name there is no directory, and every
 // credential is missing.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}, fetched: map[string]*fetch{},
+	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}, fetched: map[string]*fetch{}, inForce: make(chan struct{}, 1),
 		encrypted: encrypted{newest: map[string]newest{}, refused: map[string]string{}}}
 	if dir == "" {
 		return s, nil

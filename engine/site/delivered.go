@@ -24,6 +24,8 @@ type Delivery struct {
 	// As is what it is there: "login", or "account NAME" of a BMC; empty for what is put into a system. Each is
 	// changed for itself, so one that has the new value says nothing of another.
 	As string `json:"as,omitempty"`
+	// User is the account of the BMC that a login is of; empty for other deliveries, and in records of before.
+	User string `json:"user,omitempty"`
 	// Machine and Generation are the instance of the node: its machine, and the generation of the system.
 	Machine    string `json:"machine,omitempty"`
 	Generation int    `json:"generation,omitempty"`
@@ -49,9 +51,16 @@ const AsLogin = "login"
 // AsAccount is that of the password of an account of a BMC.
 func AsAccount(name string) string { return "account " + name }
 
-// isLike reports whether two deliveries are of one secret in one place, where the later one replaces the other.
+// isLike reports whether two deliveries are of one secret in one place, where the later one replaces the other. Logins are
+// unless they are known to be of two accounts.
 func (d Delivery) isLike(other Delivery) bool {
-	return d.Secret == other.Secret && d.To == other.To && d.As == other.As
+	return d.Secret == other.Secret && d.To == other.To && d.As == other.As && (d.User == other.User || d.User == "" || other.User == "")
+}
+
+// proves reports whether a delivery shows which value the account of a login to a BMC has: its password was set and accepted.
+func (d Delivery) proves(login Delivery) bool {
+	return login.To == ToBMC && login.As == AsLogin && login.User != "" && d.As == AsAccount(login.User) && !d.Seen.IsZero() &&
+		d.Secret == login.Secret && d.To == login.To && d.Machine == login.Machine
 }
 
 // mostDelivered bounds the record of a node.
@@ -79,7 +88,7 @@ func CredentialOf(secret string) string {
 // later value has replaced, else the oldest; then Since says that something may be missing.
 func (d Delivered) With(is Delivery) (Delivered, bool) {
 	same := func(g Delivery) bool {
-		return g.isLike(is) && g.Version == is.Version && g.Machine == is.Machine && g.Generation == is.Generation
+		return g.isLike(is) && g.User == is.User && g.Version == is.Version && g.Machine == is.Machine && g.Generation == is.Generation
 	}
 	i := slices.IndexFunc(d.Given, same)
 	if i >= 0 {
@@ -110,10 +119,12 @@ func (d Delivered) With(is Delivery) (Delivered, bool) {
 	return d, true
 }
 
-// Lasts returns the latest delivery of a secret to each place where it is.
+// Lasts returns the latest delivery of a secret to each place where it is. A login to a BMC is none of its own once the
+// password of its account was set and accepted: that is the place.
 func (d Delivered) Lasts(secret string) (all []Delivery) {
 	for at, g := range d.Given {
-		if g.Secret == secret && !slices.ContainsFunc(d.Given[at+1:], g.isLike) {
+		replaces := func(next Delivery) bool { return next.isLike(g) || next.proves(g) }
+		if g.Secret == secret && !slices.ContainsFunc(d.Given[at+1:], replaces) {
 			all = append(all, g)
 		}
 	}
@@ -141,7 +152,7 @@ func (d Delivered) Brief() Delivered {
 func (d Delivered) Unreplaced(secret string, versions []string) (all []Delivery) {
 	for at, g := range d.Given {
 		replaces := func(next Delivery) bool {
-			return next.isLike(g) && !next.Seen.IsZero() && !slices.Contains(versions, next.Version)
+			return (next.isLike(g) && !next.Seen.IsZero() || next.proves(g)) && !slices.Contains(versions, next.Version)
 		}
 		if g.Secret == secret && slices.Contains(versions, g.Version) && !slices.ContainsFunc(d.Given[at+1:], replaces) {
 			all = append(all, g)

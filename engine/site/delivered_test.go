@@ -51,6 +51,19 @@ func TestDeliveriesAreBoundedAndSayWhatMayBeMissing(t *testing.T) {
 	if all := d.Lasts("a"); len(all) != 3 || all[0].Version != "1" {
 		t.Errorf("in three places: %+v", all)
 	}
+	for _, user := range []string{"", "admin", "root"} {
+		d, _ = d.With(site.Delivery{Secret: "a", Version: "4", To: site.ToBMC, As: site.AsLogin, User: user, When: at})
+	}
+	if all := d.Lasts("a"); len(all) != 4 || all[2].User != "admin" || all[3].User != "root" {
+		t.Errorf("logins of two accounts: %+v", all)
+	}
+	d, _ = d.With(site.Delivery{Secret: "a", Version: "5", To: site.ToBMC, As: site.AsAccount("root"), When: at, Seen: at})
+	if all := d.Lasts("a"); len(all) != 4 || all[2].User != "admin" || all[3].As != site.AsAccount("root") {
+		t.Errorf("with the next password of root: %+v", all)
+	}
+	if all := d.Unreplaced("a", []string{"4"}); len(all) != 2 || all[0].User != "" || all[1].User != "admin" {
+		t.Errorf("not replaced: %+v", all)
+	}
 	if slices.ContainsFunc(d.Given, func(g site.Delivery) bool { return g.Version == "2" && g.Secret == "a" }) {
 		t.Error("what a later value replaced is kept for longer than the present ones")
 	}

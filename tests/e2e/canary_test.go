@@ -336,11 +336,11 @@ func (a *aviary) page(path string) string {
 }
 
 // proc is what others can read of the daemon and of what it has started.
-func (a *aviary) proc() (all string) {
-	a.t.Helper()
-	pids := []string{fmt.Sprint(a.daemon.cmd.Process.Pid)}
+func (w *town) proc() (all string) {
+	w.t.Helper()
+	pids := []string{fmt.Sprint(w.daemon.cmd.Process.Pid)}
 	children, err := os.ReadFile("/proc/" + pids[0] + "/task/" + pids[0] + "/children")
-	check(a.t, err)
+	check(w.t, err)
 	for _, pid := range append(pids, strings.Fields(string(children))...) {
 		for _, name := range []string{"cmdline", "environ", "comm", "status", "limits"} {
 			text, err := os.ReadFile(filepath.Join("/proc", pid, name))
@@ -353,17 +353,17 @@ func (a *aviary) proc() (all string) {
 }
 
 // crash ends the daemon with its goroutines on stderr, and without a core.
-func (a *aviary) crash() {
-	a.t.Helper()
-	check(a.t, a.daemon.cmd.Process.Signal(syscall.SIGQUIT))
+func (w *town) crash() {
+	w.t.Helper()
+	check(w.t, w.daemon.cmd.Process.Signal(syscall.SIGQUIT))
 	select {
-	case <-a.daemon.ended:
+	case <-w.daemon.ended:
 	case <-time.After(stopLimit):
-		a.t.Fatal("the daemon did not crash")
+		w.t.Fatal("the daemon did not crash")
 	}
-	state := a.daemon.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !state.Signaled() || state.CoreDump() || !strings.Contains(a.log(), "goroutine 1 ") {
-		a.t.Errorf("it ended with %v (core: %t); want a crash with its goroutines, and no core", a.daemon.err, state.CoreDump())
+	state := w.daemon.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !state.Signaled() || state.CoreDump() || !strings.Contains(w.log(), "goroutine 1 ") {
+		w.t.Errorf("it ended with %v (core: %t); want a crash with its goroutines, and no core", w.daemon.err, state.CoreDump())
 	}
 }
 
@@ -432,18 +432,7 @@ func (a *aviary) found(text string) (all []string) {
 
 // forms are those of the mark, and of the secrets that nobody chose.
 func (a *aviary) forms() (all []form) {
-	add := func(what, secret string) {
-		all = append(all, form{what, secret}, form{what + " in hex", hex.EncodeToString([]byte(secret))}, form{what + " in hex", strings.ToUpper(hex.EncodeToString([]byte(secret)))})
-		for shift := range 3 { // as it stands in the base64 of a text with more before and behind it
-			enc := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + secret))
-			enc = strings.TrimRight(enc, "=")
-			enc = enc[(shift*8+5)/6 : len(enc)-1]
-			all = append(all, form{what + " in base64", enc}, form{what + " in base64 for URLs", strings.NewReplacer("+", "-", "/", "_").Replace(enc)})
-		}
-		if escaped := url.QueryEscape(secret); escaped != secret {
-			all = append(all, form{what + " escaped", escaped})
-		}
-	}
+	add := func(what, secret string) { all = append(all, formsOf(what, secret)...) }
 	add("the mark", mark)
 	add("the mark in capitals", strings.ToUpper(mark))
 	for _, c := range a.birds {
@@ -459,6 +448,21 @@ func (a *aviary) forms() (all []form) {
 		check(a.t, err)
 		lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return strings.HasPrefix(line, "#") || strings.Contains(line, " ") })
 		a.each(what, strings.Join(lines, "\n"), add)
+	}
+	return all
+}
+
+// formsOf are a secret as it is, and as it looks on the wire and in files.
+func formsOf(what, secret string) (all []form) {
+	all = append(all, form{what, secret}, form{what + " in hex", hex.EncodeToString([]byte(secret))}, form{what + " in hex", strings.ToUpper(hex.EncodeToString([]byte(secret)))})
+	for shift := range 3 { // as it stands in the base64 of a text with more before and behind it
+		enc := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + secret))
+		enc = strings.TrimRight(enc, "=")
+		enc = enc[(shift*8+5)/6 : len(enc)-1]
+		all = append(all, form{what + " in base64", enc}, form{what + " in base64 for URLs", strings.NewReplacer("+", "-", "/", "_").Replace(enc)})
+	}
+	if escaped := url.QueryEscape(secret); escaped != secret {
+		all = append(all, form{what + " escaped", escaped})
 	}
 	return all
 }
