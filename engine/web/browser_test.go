@@ -221,7 +221,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 		paths = paths[:3]
 	}
 	const text = `document.querySelector("main").innerText`
-	times := regexp.MustCompile(`\d+ (s|min) ago|in \d+ (s|min)|\d\d:\d\d:\d\d`)
+	times := regexp.MustCompile(`\bnow\b|\d+ (s|min) ago|in \d+ (s|min)|\d\d:\d\d:\d\d`)
 	for _, path := range paths {
 		with.Go(h.at(path))
 		without.Go(h.at(path))
