@@ -116,6 +116,9 @@ func (e *Engine) toBranch() site.Report {
 		w.status.Sealed = w.sealLocked()
 	}
 	r := e.reportLocked()
+	maps.DeleteFunc(e.onBranch, func(node string, _ map[string]site.SealedPassword) bool {
+		return e.workers[node] == nil // its file goes
+	})
 	for _, n := range r.Status.Nodes {
 		e.beginBranchLocked(n)
 	}

@@ -238,6 +238,16 @@ func TestTakeOverReadsWhatIsAnnounced(t *testing.T) {
 		}
 	}
 	opens("written", true)
+	b.e.mu.Lock()
+	delete(b.e.workers, b.name) // the node leaves, and its file with it
+	b.e.mu.Unlock()
+	b.e.toBranch()
+	opens("it has left the branch", false)
+	b.e.mu.Lock()
+	b.e.workers[b.name] = b.w
+	b.e.mu.Unlock()
+	b.e.tellBranch(t.Context())
+	opens("it is back", true)
 	b.e.Anchor = noAnchor{}
 	b.e.mu.Lock()
 	b.e.book.Records = "r2"
