@@ -99,17 +99,23 @@ func (w *worker) commit(ctx context.Context, j job, s site.Step) error {
 // use, and the status branch gets it once Git answers.
 func (w *worker) publishUse(ctx context.Context) bool {
 	e := w.e
+	e.branching.Lock()
+	defer e.branching.Unlock()
 	e.mu.Lock()
 	status := w.status
-	e.mu.Unlock()
 	if e.Anchor == nil || e.ObserveOnly || status.Sealed == nil {
+		e.mu.Unlock()
 		return false
 	}
+	e.beginBranchLocked(status)
+	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, anchorTimeout)
 	defer cancel()
 	if err := e.Anchor.Seal(ctx, status); err != nil {
 		e.Log.Warn("use of an approval not published", "node", w.name, "err", err)
+		return true
 	}
+	e.noteBranch(status)
 	return true
 }
 

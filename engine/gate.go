@@ -68,6 +68,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 			func() *held { return w.cablesGate(s) },
 			func() *held { return w.aloneGate(s) },
 			func() *held { return firstContactGate(w, j.site, s) },
+			func() *held { return e.announceGate(w, s) },
 			func() *held { return rule(f.Order) }, // halted, needs, leader, canaries
 			func() *held { return rule(f.Window) },
 			func() *held { return freshDisksGate(w, permitted) },
