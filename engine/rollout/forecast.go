@@ -197,8 +197,8 @@ func (l link) because(sim *simulation) string {
 
 // bounded returns what a bound limits, and how.
 func (sim *simulation) bounded(b *Bound, format string) string {
-	if b == sim.whole {
-		_, of := sim.facts.room(b, plain)
+	if b == sim.whole.Bound {
+		_, of := b.room(plain)
 		return fmt.Sprintf(format, b.What, fmt.Sprintf("maxUnavailable %d", b.Limit(of)))
 	}
 	return fmt.Sprintf(format, "the "+b.What, b.Rule)

@@ -390,8 +390,11 @@ func (n *Node) Machine() Identity {
 
 // Unused says why Slipway does not work on a node of the design; empty if it
 // does. The machine of an unused node is only observed.
-func (s *Site) Unused(n *Node) string {
-	switch r := s.Roles[n.Role]; {
+func (s *Site) Unused(n *Node) string { return n.UnusedIn(s.Roles[n.Role]) }
+
+// UnusedIn is Unused for a node whose role was looked up before; nil where the design has no such role.
+func (n *Node) UnusedIn(r *Role) string {
+	switch {
 	case !n.InUse():
 		return "the node is disabled"
 	case r != nil && !r.Enabled:
