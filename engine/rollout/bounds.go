@@ -14,11 +14,11 @@ type Bound struct {
 	// 2".
 	What, Rule string
 	group      *group
-	// majority means that the group keeps its majority; otherwise unavailable holds the
-	// design's text. A vote is missing wherever its machine is, so a machine that is
+	// majority means that the group keeps its majority; otherwise unavailable is how many
+	// nodes may be out of service. A vote is missing wherever its machine is, so a machine that is
 	// away counts for a majority.
 	majority    bool
-	unavailable string
+	unavailable site.Limit
 }
 
 // group is some of a site's nodes, with the bounds that the design sets for them.
@@ -52,8 +52,12 @@ func (g *group) has(n *site.Node) bool {
 // limit adds a bound to the group, where the design sets one.
 func (g *group) limit(what, unavailable string) {
 	if unavailable != "" {
-		g.bounds = append(g.bounds, &Bound{What: what, Rule: "maxUnavailable " + unavailable, group: g, unavailable: unavailable})
+		g.bounds = append(g.bounds, g.atMost(what, unavailable))
 	}
+}
+
+func (g *group) atMost(what, unavailable string) *Bound {
+	return &Bound{What: what, Rule: "maxUnavailable " + unavailable, group: g, unavailable: site.ReadLimit(unavailable)}
 }
 
 // groups holds groups by kind and name. The zero value has none.
@@ -82,7 +86,7 @@ func (f *Facts) group(k kind, of string) *group {
 	g := &group{kind: k, of: of}
 	switch k {
 	case whole:
-		g.bounds = []*Bound{{What: "the site", Rule: "maxUnavailable " + f.Site.Rollout.MaxUnavailable, group: g, unavailable: f.Site.Rollout.MaxUnavailable}}
+		g.bounds = []*Bound{g.atMost("the site", f.Site.Rollout.MaxUnavailable)}
 	case rack:
 		if r := f.Site.Racks[of]; r != nil {
 			g.limit("rack "+of, r.MaxUnavailable)
@@ -106,7 +110,7 @@ func (b *Bound) Limit(of int) int {
 	if b.majority {
 		return max(1, (of-1)/2)
 	}
-	return max(1, site.Bound(b.unavailable, of))
+	return max(1, b.unavailable.Of(of))
 }
 
 // share is how a node counts in a group.

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -21,27 +22,46 @@ type expected struct {
 
 // expectAll returns what is known of all nodes of a design when a forecast begins.
 func expectAll(s *site.Site, p *site.Plan, known site.Known, now time.Time) *expected {
-	names := s.NodeNames()
-	all := &expected{nodes: make([]Node, len(names)), plans: make([]*site.NodePlan, len(names)), at: make(map[string]int, len(names)), roles: map[string][]*Node{}}
-	for i, name := range names {
-		all.at[name] = i
-	}
-	for i := range p.Nodes {
-		if at, designed := all.at[p.Nodes[i].Node]; designed {
-			all.plans[at] = &p.Nodes[i]
-		}
-	}
-	nothing := &site.NodePlan{}
-	for i, name := range names {
-		if all.plans[i] == nil {
-			all.plans[i] = nothing
-		}
-		n := s.Nodes[name]
+	order := inOrder(s, p)
+	all := &expected{nodes: make([]Node, len(order)), plans: make([]*site.NodePlan, len(order)), at: make(map[string]int, len(order)), roles: map[string][]*Node{}}
+	for i, o := range order {
 		x := &all.nodes[i]
-		*x = expect(n, all.plans[i], known, now)
-		x.role = s.Roles[n.Role]
-		all.roles[n.Role] = append(all.roles[n.Role], x)
+		*x = expect(o.design, o.plan, known, now)
+		x.role = s.Roles[o.design.Role]
+		all.plans[i] = o.plan
+		all.at[o.design.Name] = i
+		all.roles[o.design.Role] = append(all.roles[o.design.Role], x)
 	}
+	return all
+}
+
+// planned is a node of the design with its plan.
+type planned struct {
+	design *site.Node
+	plan   *site.NodePlan
+}
+
+// inOrder returns all nodes of a design by name, each once.
+func inOrder(s *site.Site, p *site.Plan) []planned {
+	all := make([]planned, 0, len(s.Nodes))
+	for i := range p.Nodes {
+		if n := s.Nodes[p.Nodes[i].Node]; n != nil {
+			all = append(all, planned{n, &p.Nodes[i]})
+		}
+	}
+	byName := func(a, b planned) int { return strings.Compare(a.design.Name, b.design.Name) }
+	slices.SortStableFunc(all, byName) // most plans are in this order already
+	all = slices.CompactFunc(all, func(a, b planned) bool { return a.design == b.design })
+	if len(all) == len(s.Nodes) {
+		return all
+	}
+	nothing, sorted := &site.NodePlan{}, all
+	for _, n := range s.Nodes {
+		if _, has := slices.BinarySearchFunc(sorted, planned{design: n}, byName); !has {
+			all = append(all, planned{n, nothing})
+		}
+	}
+	slices.SortFunc(all, byName)
 	return all
 }
 

@@ -50,6 +50,7 @@ type member struct {
 	next            int
 	// arrived is when and why it reached its next step.
 	arrived *cause
+	ending  event // the end of the step that is under way
 	runs    []taken
 }
 
@@ -322,7 +323,10 @@ func (sim *simulation) stepAside(m *member) {
 func (sim *simulation) awaitWindow(m *member) {
 	t := m.try()
 	w := sim.windowFor(t)
-	at, ok := w.fit(sim, together(m.node.Design, t.Steps))
+	at, ok := sim.now, true
+	if w != nil {
+		at, ok = w.fit(sim, together(m.node.Design, t.Steps))
+	}
 	switch {
 	case ok && at == sim.now:
 		sim.begin(m, w, m.arrived)
@@ -344,12 +348,15 @@ func (m *member) takes() time.Duration {
 
 func (sim *simulation) begin(m *member, w *outlook, why *cause) {
 	s, n := &m.steps[m.next], m.node
-	if takes := time.Duration(together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
-		sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
+	if w != nil {
+		if takes := time.Duration(together(n.Design, m.steps[m.next:])); takes > w.longest(sim) {
+			sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
+		}
 	}
-	sim.change(m, why, func() { begun(n, s) })
+	sim.facts.Change(n, func() { begun(n, s) }) // frees no place
 	m.runs = append(m.runs, taken{sim.now, sim.now + m.takes(), why, cause{}})
-	sim.schedule(event{at: sim.now + m.takes(), member: m, ends: true})
+	m.ending = event{at: sim.now + m.takes(), order: m.index, member: m, ends: true}
+	heap.Push(&sim.events, &m.ending)
 }
 
 func (sim *simulation) schedule(e event) {
