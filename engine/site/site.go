@@ -392,19 +392,6 @@ func (n *Node) Machine() Identity {
 // does. The machine of an unused node is only observed.
 func (s *Site) Unused(n *Node) string { return n.UnusedIn(s.Roles[n.Role]) }
 
-// UnusedIn is Unused for a node whose role was looked up before; nil where the design has no such role.
-func (n *Node) UnusedIn(r *Role) string {
-	switch {
-	case !n.InUse():
-		return "the node is disabled"
-	case r != nil && !r.Enabled:
-		return "its role " + n.Role + " is disabled"
-	case n.Away != "":
-		return "the machine is away: " + n.Away
-	}
-	return ""
-}
-
 // EndpointKind is a kind of endpoint of a machine.
 type EndpointKind string
 
