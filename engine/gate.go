@@ -52,7 +52,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	if h == nil && w.memory.Recorded.Quarantined == nil {
 		e.joinLocked(w, s)
 		f := e.factsLocked()
-		t := rollout.Try{Node: w.factsLocked(f.Now), Step: s, Steps: p.Steps, Begun: w.continues(s)}
+		t := rollout.Try{Node: w.factsLocked(f.Now), Step: &s, Steps: p.Steps, Begun: w.continues(s)}
 		rule := func(ask func(rollout.Try) rollout.Reason) *held {
 			if r := ask(t); r != nil {
 				return e.holdLocked(w, f, r)

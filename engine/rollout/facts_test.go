@@ -55,7 +55,7 @@ func said(f *rollout.Facts, r rollout.Reason) string {
 var reboots = site.Step{Impact: site.ImpactReboot, Phase: "base", Expect: site.Duration(10 * time.Minute)}
 
 func try(n *rollout.Node, s site.Step) rollout.Try {
-	return rollout.Try{Node: n, Step: s, Steps: []site.Step{s}}
+	return rollout.Try{Node: n, Step: &s, Steps: []site.Step{s}}
 }
 
 func TestWhoIsOutOfService(t *testing.T) {
