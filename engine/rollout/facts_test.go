@@ -298,6 +298,15 @@ func TestCountsFollowChanges(t *testing.T) {
 	}
 }
 
+// What changes before anybody asks is counted once.
+func TestCountsBeginAfterChanges(t *testing.T) {
+	f, all := world()
+	f.Change(all["a2"], func() { all["a2"].Disrupts = true })
+	if got := said(f, f.Room(try(all["a1"], reboots))); got != "" {
+		t.Errorf("with one of two places taken: %s", got)
+	}
+}
+
 func TestNeeds(t *testing.T) {
 	step := site.Step{Impact: site.ImpactOnline, Phase: "install"}
 	for name, c := range map[string]struct {
