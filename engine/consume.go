@@ -101,14 +101,10 @@ func (w *worker) publishUse(ctx context.Context) bool {
 	e := w.e
 	e.branching.Lock()
 	defer e.branching.Unlock()
-	e.mu.Lock()
-	status := w.status
-	if e.Anchor == nil || e.ObserveOnly || status.Sealed == nil {
-		e.mu.Unlock()
+	status, ok := w.toSeal()
+	if !ok {
 		return false
 	}
-	e.beginBranchLocked(status)
-	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, anchorTimeout)
 	defer cancel()
 	if err := e.Anchor.Seal(ctx, status); err != nil {
@@ -117,6 +113,19 @@ func (w *worker) publishUse(ctx context.Context) bool {
 	}
 	e.noteBranch(status)
 	return true
+}
+
+// toSeal returns the status whose sealed part is to be written to the status branch; ok is false if the daemon
+// writes none. What the branch has of the node's passwords is not known from now on, until the write has succeeded.
+func (w *worker) toSeal() (status site.NodeStatus, ok bool) {
+	e := w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Anchor == nil || e.ObserveOnly || w.status.Sealed == nil {
+		return site.NodeStatus{}, false
+	}
+	e.beginBranchLocked(w.status)
+	return w.status, true
 }
 
 // consume uses the approval of a step, and reports whether it was unused before.

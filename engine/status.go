@@ -305,6 +305,11 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 			return nil
 		}
 	}
+	return e.writeBranch(ctx)
+}
+
+// writeBranch writes the status to the branch. One write happens at a time.
+func (e *Engine) writeBranch(ctx context.Context) error {
 	e.branching.Lock()
 	defer e.branching.Unlock()
 	r := e.toBranch()
@@ -312,12 +317,16 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 		return err
 	}
 	e.noteBranch(r.Status.Nodes...)
-	now := time.Now()
+	e.noteWritten(time.Now())
+	return nil
+}
+
+// noteWritten notes when the status was written to the branch, for those who wait for it.
+func (e *Engine) noteWritten(now time.Time) {
 	e.mu.Lock()
 	e.written = now
 	e.mu.Unlock()
 	e.isWritten(now)
-	return nil
 }
 
 func (e *Engine) reportInterval() time.Duration {
