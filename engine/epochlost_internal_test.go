@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,7 +45,6 @@ func withBranch(b *bay) *bay {
 // The host is lost after any request of a rotation, and somebody raises the epoch again before the next host is there. The next
 // host has Git, the status branch and the site key alone, and ends that rotation too, whether the branch could be written or not.
 func TestProveHostLostBetweenTwoRaises(t *testing.T) {
-	seed, sample := number64("SLIPWAY_SEED", number64("SLIPWAY_FIRST_SEED", 1)), int(number64("SLIPWAY_RUNS", 4))
 	for i, personality := range lab.Personalities {
 		t.Run(personality, func(t *testing.T) {
 			t.Parallel()
@@ -55,12 +52,7 @@ func TestProveHostLostBetweenTwoRaises(t *testing.T) {
 			whole.designs("bmc-own", 2, own)
 			all, _ := whole.run(0)
 			whole.reaches("not lost", 2, 0)
-			losses := lossesOf(all)
-			if os.Getenv("SLIPWAY_PROVE") == "" {
-				dice := rand.New(rand.NewPCG(seed, uint64(i)))
-				dice.Shuffle(len(losses), func(i, j int) { losses[i], losses[j] = losses[j], losses[i] })
-				losses = losses[:min(sample, len(losses))]
-			}
+			losses, seed := lossesOf(all, i)
 			for losses := range slices.Chunk(losses, 25) {
 				r := newRotationRack(t, personality, len(losses))
 				for _, l := range losses {
