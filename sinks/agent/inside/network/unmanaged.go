@@ -39,8 +39,9 @@ func (f *Facet) leavesToIfupdown(ctx context.Context, h *inside.Host, p *plan, m
 		return nil
 	}
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(
-		"NetworkManager is enabled and leaves %s to ifupdown, because %s or a file that it includes names it: nothing was changed. "+
-			"Remove %[1]s from these files and restart NetworkManager, or disable NetworkManager and enable networking.service", strings.Join(left, ", "), interfacesFile)}
+		"NetworkManager is enabled and leaves %s to ifupdown, which %s or a file that it includes asks for: nothing was changed. "+
+			"At the machine's console, since it may lose its network meanwhile, remove %[1]s from these files and restart NetworkManager; "+
+			"or disable NetworkManager and enable networking.service", strings.Join(left, ", "), interfacesFile)}
 }
 
 // ifupdownInterfaces are the interfaces that the files of ifupdown set up.
