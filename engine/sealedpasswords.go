@@ -78,7 +78,8 @@ func (w *worker) noteRecalled() {
 }
 
 // withPublished returns what is recorded of a node with what was published of its BMC and is later. What was published is
-// later if it has a later epoch than any that is recorded.
+// later if it has a later epoch than any that is recorded. It also is if it names a next password that the records lack: an
+// earlier daemon may have set that one after these records were copied.
 func withPublished(r site.Recorded, s site.Sealed, n *site.Node) site.Recorded {
 	all, behind := maps.Clone(r.Accounts), false
 	for account, p := range s.Passwords {
@@ -90,6 +91,10 @@ func withPublished(r site.Recorded, s site.Sealed, n *site.Node) site.Recorded {
 		case !there:
 		case !use.IsOf(p.From):
 			continue // of another machine than the one that was published
+		case isAnnouncedAfter(p, use):
+			use.Offered, use.OfferedAs, use.OfferedDenied = p.OfferedDigest, p.Offered, false
+			all[account] = use
+			continue
 		case p.Highest < use.Highest, p.Highest == use.Highest && p.Proven.Epoch <= use.ProvenAs.Epoch:
 			continue
 		default:
@@ -107,6 +112,13 @@ func withPublished(r site.Recorded, s site.Sealed, n *site.Node) site.Recorded {
 		r.BMC = s.BMC
 	}
 	return r
+}
+
+// isAnnouncedAfter reports whether the status branch names a password as the next one of an account of which the records
+// have the one before alone.
+func isAnnouncedAfter(p site.SealedPassword, use site.AccountUse) bool {
+	none := site.Derived{}
+	return p.Offered != none && use.ProvenAs != none && p.Proven == use.ProvenAs && use.OfferedAs == none && p.Highest == use.Highest
 }
 
 // withDesigned returns what is recorded of a node in records that may be those of a backup, and lack what was done since: an

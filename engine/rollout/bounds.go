@@ -248,7 +248,11 @@ func (f *Facts) fullFor(n *Node) *Full {
 				if b.majority && x != n {
 					places = f.servingIn(g, guests)
 				}
-				if left, _ := b.room(c); left < places {
+				left, _ := b.room(c)
+				if x != n && !b.majority && g.has(n.Design) && b.counts(c, f.shareOf(n)) {
+					left++ // the place that an unhealthy hypervisor has already is theirs too
+				}
+				if left < places {
 					return &Full{Bound: b, Node: x, host: n}
 				}
 			}
@@ -270,7 +274,7 @@ func (r *Full) Verdict(f *Facts) Verdict {
 	_, of := b.room(c)
 	var names []string
 	for x := range f.Nodes.All() {
-		if x != r.Node && b.group.has(x.Design) && b.counts(c, f.shareOf(x)) {
+		if x != r.Node && (x != r.host || b.majority) && b.group.has(x.Design) && b.counts(c, f.shareOf(x)) {
 			names = append(names, x.Name())
 		}
 	}

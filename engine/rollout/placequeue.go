@@ -77,6 +77,11 @@ func (sim *simulation) change(m *member, why *cause, change func()) {
 		}
 		sim.offer(p)
 	}
+	for _, q := range sim.crowded {
+		q.crowded = false
+		heap.Push(&sim.open[q.class], q)
+	}
+	sim.crowded = nil
 }
 
 // offer retries the next queues that wait for a bound, if there is a place.
@@ -100,12 +105,14 @@ type queue struct {
 	waiting []*member // a heap by name
 	at      int       // its index in the heap that it is in
 	parked  *place    // the place whose heap that is; nil if the queue is open
+	crowded bool      // its first member lacks more than a place of its own, such as one for a virtual machine; in no heap
 	dormant bool      // in no heap, because nobody waits
 	shut    *cause    // the wait for its window, while it lasts
 	opened  *cause    // the last such wait
 }
 
 type queueKey struct {
+	host       *member // set for a member with virtual machines: its places are not those of others
 	rack, role string
 	class      class
 	window     *outlook
@@ -146,7 +153,10 @@ func (b *byName) Pop() any {
 // enqueue makes a member wait for its places.
 func (sim *simulation) enqueue(m *member) {
 	t := m.try()
-	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), together(m.node.Design, t.Steps)}
+	key := queueKey{nil, m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), together(m.node.Design, t.Steps)}
+	if len(sim.facts.guestsOf(m.node)) > 0 {
+		key.host = m
+	}
 	q := sim.queues[key]
 	if q == nil {
 		q = &queue{places: m.places, class: key.class, window: key.window, expect: key.expect, dormant: true}
@@ -154,7 +164,7 @@ func (sim *simulation) enqueue(m *member) {
 	}
 	heap.Push((*byName)(&q.waiting), m)
 	switch {
-	case q.shut != nil:
+	case q.shut != nil, q.crowded:
 	case q.dormant:
 		q.dormant = false
 		heap.Push(&sim.open[q.class], q)
@@ -199,6 +209,10 @@ func (sim *simulation) nextOpen() *queue {
 func (sim *simulation) ask(q *queue) {
 	m := q.waiting[0]
 	if r, full := sim.facts.Room(m.try()).(*Full); full {
+		if r.Node != m.node || r.Bound.hasRoom(q.class) { // an offer of that place would not help
+			q.crowded, sim.crowded = true, append(sim.crowded, q)
+			return
+		}
 		q.parked = sim.place(r.Bound)
 		heap.Push(&q.parked.parked[q.class], q)
 		return

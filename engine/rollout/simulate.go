@@ -28,6 +28,7 @@ type simulation struct {
 	places   map[*Bound]*place
 	whole    *place
 	open     [unhealthy + 1]queues // queues whose racks and roles have a place, as far as known
+	crowded  []*queue              // queues that are asked again whenever a node may have given a place back
 	misfits  []misfit
 	paused   []string
 	broken   []string // sentences about unreadable windows
