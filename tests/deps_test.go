@@ -22,6 +22,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/site", "engine/bios engine/item"},
 	{"engine/serve", "engine/hostfile"},
 	{"engine/confine", ""},
+	{"engine/garbage", ""},
 	{"engine/cleartext", "engine/site"},
 	{"engine/keyfile", ""},
 	{"engine/hostfile", ""},

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/copies"
 	"github.com/slipway-gitops/slipway/engine/derived"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/garbage"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -143,7 +144,7 @@ func (d *daemon) openEvaluator(context.Context) (err error) {
 		return err
 	}
 	d.onClose(func() { d.evaluator.Close() })
-	collectBySize()
+	garbage.CollectBySize()
 	return nil
 }
 

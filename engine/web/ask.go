@@ -32,7 +32,7 @@ type request struct {
 	status *site.Status
 	// verbs are what the caller may do with nodes, as far as that was asked.
 	verbs map[string][]access.Verb
-	// answers are all that the API has answered.
+	// answers are all that the API was asked and has answered.
 	answers maphash.Hash
 }
 
@@ -89,28 +89,25 @@ type known struct {
 	all map[string]reading
 }
 
-// reading is an answer. Nobody changes its value.
+// reading is an answer, which is read by whoever needs it first. Nobody changes its value.
 type reading struct {
 	sum   uint64
-	value any
+	value func() (any, error)
 }
 
-func (k *known) of(path string, sum uint64) any {
+// of gives the last answer to a question if it is this one, or else has this one read.
+func (k *known) of(path string, sum uint64, read func() (any, error)) func() (any, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r := k.all[path]; r.sum == sum {
-		return r.value
+	r := k.all[path]
+	if r.value == nil || r.sum != sum {
+		r = reading{sum, sync.OnceValues(read)}
 	}
-	return nil
-}
-
-func (k *known) keep(path string, r reading) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.all == nil {
 		k.all = map[string]reading{}
 	}
 	k.all[path] = r
+	return r.value
 }
 
 // getShared is get for what pages of many people show of the whole site: an answer that is as the last one is not read once
@@ -120,18 +117,18 @@ func getShared[T any](q *request, path string) (value *T, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := maphash.Bytes(q.s.seed, body)
-	if value, ok := q.s.known.of(path, sum).(*T); ok && !q.whole {
-		return value, nil
-	}
-	value = new(T)
-	if err := q.read(body, value); err != nil {
-		return nil, err
+	read := func() (any, error) {
+		value := new(T)
+		return value, q.read(body, value)
 	}
 	if !q.whole {
-		q.s.known.keep(path, reading{sum, value})
+		read = q.s.known.of(path, maphash.Bytes(q.s.seed, body), read)
 	}
-	return value, nil
+	got, err := read()
+	if err != nil {
+		return nil, err
+	}
+	return got.(*T), nil
 }
 
 func (q *request) do(method, path string, body, into any) error {
@@ -182,6 +179,7 @@ func (q *request) answer(method, path string, body any) ([]byte, error) {
 		return nil, a
 	}
 	given := w.body.Bytes()
+	q.answers.WriteString(path + "\n")
 	q.answers.Write(given)
 	return given, nil
 }

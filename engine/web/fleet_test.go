@@ -82,6 +82,8 @@ type fleet struct {
 	// limits are those of the listener on the network, and log is what it logs to; nil for nothing.
 	limits control.Limits
 	log    slog.Handler
+	// pages are those of the listener on the network.
+	pages *Site
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"

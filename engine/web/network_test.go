@@ -80,7 +80,11 @@ func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func
 	}
 	owner := uint32(os.Geteuid())
 	n := &control.Network{Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
-		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }, Limits: f.limits}
+		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Limits: f.limits}
+	n.Pages = func(api http.Handler) control.Pages {
+		f.pages = New(api)
+		return f.pages
+	}
 	log := slog.New(slog.DiscardHandler)
 	if f.log != nil {
 		log = slog.New(f.log)

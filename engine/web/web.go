@@ -41,6 +41,7 @@ type Site struct {
 	live    hub
 	rows    rows
 	known   known
+	shared  shared
 	packers packers
 	now     func() time.Time
 	seed    maphash.Seed
@@ -153,7 +154,8 @@ type Shell struct {
 	Script      string
 	Icon        string
 	Content     any
-	answers     uint64 // equal for equal answers of the API
+	answers     uint64 // equal for equal answers of the API to equal questions; 0 where none was loaded
+	address     string // of the page, with its query
 	rights      string // of the caller, as rightsOf
 }
 
@@ -184,7 +186,7 @@ func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
 		return nil, err
 	}
 	page.Command = v.commandOf(r)
-	page.Content, page.answers = content, q.answers.Sum64()
+	page.Content, page.answers, page.address = content, q.answers.Sum64(), r.URL.RequestURI()
 	for _, path := range from {
 		page.JSON = append(page.JSON, "/api/v1"+path)
 	}

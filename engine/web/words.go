@@ -30,6 +30,7 @@ func templates(s *Site) map[string]*template.Template {
 		"disks":       present.DisksOf,
 		"troubles":    func(n site.NodeStatus) []string { return present.Troubles(&n) },
 		"nodeRows":    s.nodeRows,
+		"shared":      s.section,
 		"lineAddress": present.LineAddress,
 		"position":    present.PositionWords,
 		"escape":      url.PathEscape,

@@ -1,4 +1,5 @@
-package main
+// Package garbage sets how much garbage a daemon leaves before its memory is collected.
+package garbage
 
 import (
 	"os"
@@ -7,27 +8,25 @@ import (
 	"runtime/metrics"
 )
 
-// How much memory the daemon lets go to waste before it collects, in bytes: as
-// much as brings all to the total, within bounds. A share of what it keeps, as
-// GOGC has it, is either too little for a small site all of whose machines are
-// looked at at once, or too much for a large one.
+// How much memory a daemon lets go to waste before it collects, in bytes: as much as brings all to the total, within
+// bounds. A share of what it keeps, as GOGC has it, is either too little for a small site all of whose machines are looked
+// at at once, or too much for a large one.
 const (
 	total          = 320 << 20
 	least, largest = 48 << 20, 200 << 20
 )
 
-// collectBySize has the collector leave garbage by how much the daemon keeps,
-// unless the environment says otherwise.
-func collectBySize() {
+// CollectBySize has the collector leave garbage by how much the process keeps, from now on and after each collection,
+// unless GOGC is set in its environment.
+func CollectBySize() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 	debug.SetGCPercent(percentOf(kept()))
-	afterCollection(collectBySize)
+	afterCollection(CollectBySize)
 }
 
-// percentOf is the share of what is kept, in per cent, that makes up the
-// garbage.
+// percentOf is the share of what is kept, in per cent, that makes up the garbage.
 func percentOf(kept uint64) int {
 	garbage := min(largest, max(least, total-int64(kept)))
 	return int(min(400, max(10, 100*garbage/max(int64(kept), 1))))
@@ -43,8 +42,7 @@ func kept() uint64 {
 	return live[0].Value.Uint64()
 }
 
-// afterCollection calls f once the next collection is done, which frees what
-// nobody refers to.
+// afterCollection calls f once the next collection is done, which frees what nobody refers to.
 func afterCollection(f func()) {
 	type unused struct{ _ *int } // one that shares its memory with others may live on
 	runtime.AddCleanup(new(unused), func(f func()) { f() }, f)
