@@ -75,6 +75,9 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Erased: m.Recorded.LastErased(), Findings: w.plan.Findings, Since: time.Now(),
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
+	if _, overdue := s.Stale[site.FacetPower]; w.blind || overdue {
+		s.AsOf = m.Observed.Facets[site.FacetPower].Seen
+	}
 	s.Drafted = o.drafted
 	s.Passwords = passwordsStatus(n, m.Recorded)
 	s.Sealed = w.sealLocked()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -97,6 +98,8 @@ type rackNode struct {
 	State    site.State    `json:"state"`
 	Power    string        `json:"power,omitempty"`
 	Health   string        `json:"health,omitempty"`
+	// AsOf is when Power and Health were seen if they are not known to be so now.
+	AsOf time.Time `json:"asOf,omitzero"`
 	// NeverSeen means that the daemon has not seen the machine yet.
 	NeverSeen bool `json:"neverSeen,omitempty"`
 }
@@ -106,7 +109,7 @@ func rackLists(all []present.Elevation) []rackList {
 	for _, e := range all {
 		l := rackList{Rack: e.Rack, Units: e.Design.Units, Location: e.Design.Location, Nodes: []rackNode{}}
 		for _, n := range e.Nodes() {
-			l.Nodes = append(l.Nodes, rackNode{n.Name, n.Role, n.Position, n.State, n.Power, n.Health, n.Seen.IsZero()})
+			l.Nodes = append(l.Nodes, rackNode{n.Name, n.Role, n.Position, n.State, n.Power, n.Health, n.AsOf, n.Seen.IsZero()})
 		}
 		lists = append(lists, l)
 	}
@@ -155,7 +158,7 @@ func rackRow(w *screen, units string, n *site.NodeStatus) table.Row {
 	if n.Seen.IsZero() {
 		state += ", never seen"
 	}
-	return table.Row{units, name, n.Role, state, n.Power, strings.Join(present.Troubles(n), "; ")}
+	return table.Row{units, name, n.Role, state, present.PowerOf(n, time.Now()), strings.Join(present.Troubles(n), "; ")}
 }
 
 // span is a range of units, from the lowest to the highest.

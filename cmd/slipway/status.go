@@ -224,7 +224,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 		if len(g) > 1 {
 			name, reason = say.Count(len(g), "node"), present.CommonReason(n)+": "+someOf(present.NamesOf(g))
 		}
-		t.AppendRow(table.Row{name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(n), age(n.Since), n.Power, reason})
+		t.AppendRow(table.Row{name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(g), age(n.Since), present.PowersOf(g, time.Now()), reason})
 	}
 	if t.Length() == 0 {
 		return
@@ -235,15 +235,21 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	w.Printf("\n%s\n", t.Render())
 }
 
-// withFindings says how many findings a node has, behind its state.
-func withFindings(n site.NodeStatus) string {
-	switch len(n.Findings) {
-	case 0:
-		return ""
-	case 1:
-		return ", 1 finding"
+// withFindings says how many findings a node has, or how many nodes of a group have any, behind their state.
+func withFindings(group []site.NodeStatus) string {
+	if found := len(group[0].Findings); len(group) == 1 && found > 0 {
+		return ", " + say.Count(found, "finding")
 	}
-	return fmt.Sprintf(", %d findings", len(n.Findings))
+	having := 0
+	for _, n := range group {
+		if len(n.Findings) > 0 {
+			having++
+		}
+	}
+	if having == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d with findings", having)
 }
 
 // printMachines names the nodes whose machines are not well, and those that are not
@@ -255,7 +261,7 @@ func printMachines(w *screen, s *site.Status) {
 			names = append(names, n.Name)
 		}
 		if n.IsHardwareUnwell() {
-			unwell = append(unwell, n.Name+" "+n.Health)
+			unwell = append(unwell, n.Name+" "+present.HealthOf(&n, time.Now()))
 		}
 	}
 	if len(unwell) > 0 {

@@ -96,8 +96,8 @@ func printReasons(w *screen, why reasons) {
 	line("releases", why.Release)
 	line("machine", present.MachineOf(s.Machine))
 	line("on", s.Hypervisor)
-	line("power", s.Power)
-	line("health", s.Health)
+	line("power", present.PowerOf(&s, time.Now()))
+	line("health", present.HealthOf(&s, time.Now()))
 	line("system", present.SystemOf(s))
 	line("login", present.LoginOf(s.Login))
 	for _, password := range present.PasswordsOf(s.Passwords) {

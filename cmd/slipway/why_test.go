@@ -58,6 +58,21 @@ func TestStatusAndWhySayThatASystemDoesNotAnswer(t *testing.T) {
 	}
 }
 
+func TestStatusAndWhySayThatPowerIsOfThePast(t *testing.T) {
+	n := site.NodeStatus{Name: "n1", State: site.Retrying, Reason: "the BMC does not answer", Power: "on", Health: "Warning", AsOf: time.Now().Add(-6 * time.Minute)}
+	m := n
+	m.Name, m.Findings, m.Health = "n2", []site.Finding{{Message: "4 of 8 modules"}}, "OK"
+	var out bytes.Buffer
+	printStatus(&screen{&out}, &site.Status{Site: "s", Nodes: []site.NodeStatus{n, m}}, false)
+	printReasons(&screen{&out}, reasons{Status: n})
+	for _, want := range []string{" 2 nodes  retrying, 1 with findings  never  was on 6m ago  the BMC does not answer: n1, n2",
+		"health     n1 was Warning 6m ago (slipway why NODE)", "power     was on 6m ago\n", "health    was Warning 6m ago\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
 // The health of a system is told apart from that of the hardware, and unknown is
 // neither healthy nor not.
 func TestStatusAndWhyTellTheHealthOfSystems(t *testing.T) {

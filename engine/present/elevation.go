@@ -198,7 +198,7 @@ func Mark(n *site.NodeStatus) string {
 		words = append(words, string(n.State))
 	}
 	if n.Power == "off" {
-		words = append(words, "off")
+		words = append(words, inPast(n)+"off")
 	}
 	if n.Seen.IsZero() {
 		words = append(words, "never seen")
@@ -228,7 +228,7 @@ func description(n *site.NodeStatus) string {
 	if n.Role != "" {
 		parts = append(parts, "role "+n.Role)
 	}
-	parts = append(parts, PositionWords(n.Position), "power "+cmp.Or(n.Power, "unknown"))
+	parts = append(parts, PositionWords(n.Position), "power "+inPast(n)+cmp.Or(n.Power, "unknown"))
 	parts = append(parts, Troubles(n)...)
 	return strings.Join(parts, "; ")
 }

@@ -91,19 +91,61 @@ func ReleaseOf(n site.NodeStatus, now time.Time) string {
 // NeedsALook reports whether a list of what is not well has a node: any that is not in-sync, or is but ails.
 func NeedsALook(n site.NodeStatus) bool { return n.Urgency() > site.Calm }
 
-// Grouped returns nodes with the same trouble together, the longest in it first, in the order of their names; or each
-// alone.
+// PowerOf is a machine's power: "on", or "was on 6m ago" if it is not known to be on now. It is empty if it was never seen.
+func PowerOf(n *site.NodeStatus, now time.Time) string { return seenOf(n.Power, n, now) }
+
+// PowersOf is PowerOf for nodes that are shown as one: "was on 2m to 6m ago", or "differs".
+func PowersOf(nodes []site.NodeStatus, now time.Time) string {
+	first := &nodes[0]
+	oldest, newest := first, first
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Power != first.Power || n.AsOf.IsZero() != first.AsOf.IsZero() {
+			return "differs"
+		}
+		if n.AsOf.Before(oldest.AsOf) {
+			oldest = n
+		}
+		if n.AsOf.After(newest.AsOf) {
+			newest = n
+		}
+	}
+	text, since := PowerOf(oldest, now), Age(newest.AsOf, now)
+	if text == "" || first.AsOf.IsZero() || since == Age(oldest.AsOf, now) {
+		return text
+	}
+	return inPast(first) + first.Power + " " + since + " to " + Age(oldest.AsOf, now) + " ago"
+}
+
+// HealthOf is the health of a machine's hardware, in the manner of PowerOf.
+func HealthOf(n *site.NodeStatus, now time.Time) string { return seenOf(n.Health, n, now) }
+
+func seenOf(value string, n *site.NodeStatus, now time.Time) string {
+	if value == "" || n.AsOf.IsZero() {
+		return value
+	}
+	return "was " + value + " " + Age(n.AsOf, now) + " ago"
+}
+
+// inPast is put before a value of a machine that is not known to be so now.
+func inPast(n *site.NodeStatus) string {
+	if n.Power == "" || n.AsOf.IsZero() {
+		return ""
+	}
+	return "was "
+}
+
+// Grouped returns nodes in the same state for the same reason together, the longest in it first, in the order of their
+// names; or each alone.
 func Grouped(nodes []site.NodeStatus, alone bool) [][]site.NodeStatus {
 	type trouble struct {
-		state    site.State
-		reason   string
-		power    string
-		findings int
+		state  site.State
+		reason string
 	}
 	at := map[trouble]int{}
 	var groups [][]site.NodeStatus
 	for _, n := range nodes {
-		key := trouble{n.State, CommonReason(n), n.Power, len(n.Findings)}
+		key := trouble{n.State, CommonReason(n)}
 		i, known := at[key]
 		if alone || !known || n.Reason == "" {
 			at[key] = len(groups)

@@ -45,7 +45,10 @@ func (n *NodeStatus) Ailments() (all []string) {
 	if n.Service == ServiceSilent {
 		all = append(all, "its system does not answer")
 	}
-	if n.IsHardwareUnwell() {
+	switch {
+	case n.IsHardwareUnwell() && !n.AsOf.IsZero():
+		all = append(all, "its hardware health was "+n.Health+" when it was last seen")
+	case n.IsHardwareUnwell():
 		all = append(all, "its hardware health is "+n.Health)
 	}
 	if !n.SystemHealth.IsFit() {

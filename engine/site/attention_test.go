@@ -3,6 +3,7 @@ package site_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -19,6 +20,7 @@ func TestUrgency(t *testing.T) {
 		"in progress":             {site.NodeStatus{State: site.Progressing}, site.Moving, ""},
 		"paused":                  {site.NodeStatus{State: site.Paused}, site.Moving, ""},
 		"hardware":                {site.NodeStatus{State: site.InSync, Health: "Critical"}, site.Ailing, "its hardware health is Critical"},
+		"hardware in the past":    {site.NodeStatus{State: site.Retrying, Health: "Critical", AsOf: time.Unix(1, 0)}, site.Stuck, "its hardware health was Critical when it was last seen"},
 		"its system is not well":  {site.NodeStatus{State: site.InSync, SystemHealth: site.SystemHealth{State: site.Unhealthy, Why: "nginx is failed"}}, site.Ailing, "its system health is unhealthy: nginx is failed"},
 		"its system is silent":    {site.NodeStatus{State: site.Progressing, Service: site.ServiceSilent}, site.Ailing, "its system does not answer"},
 		"links":                   {site.NodeStatus{State: site.InSync, Links: site.Links{State: site.LinksDiffer, Why: "eno1 is not there"}}, site.Ailing, "its links differ: eno1 is not there"},

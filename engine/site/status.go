@@ -65,11 +65,14 @@ type NodeStatus struct {
 	// Next is the planned step in one line, if there is one.
 	Next string `json:"next,omitempty"`
 	// Machine, Power, Generation and OS are what is known of the machine.
-	Machine    Identity `json:"machine,omitzero"`
-	Power      string   `json:"power,omitempty"`
-	Health     string   `json:"health,omitempty"`
-	OS         string   `json:"os,omitempty"`
-	Generation int      `json:"generation,omitempty"`
+	Machine Identity `json:"machine,omitzero"`
+	Power   string   `json:"power,omitempty"`
+	Health  string   `json:"health,omitempty"`
+	// AsOf is when Power and Health were seen if they are not known to be so now: the last look at the machine
+	// failed, or is overdue. Zero otherwise.
+	AsOf       time.Time `json:"asOf,omitzero"`
+	OS         string    `json:"os,omitempty"`
+	Generation int       `json:"generation,omitempty"`
 	// Login is how Slipway last logged in to its system; nil where it did not.
 	Login *Login `json:"login,omitempty"`
 	// HostCertificates is how its system proves itself by certificate; nil where it has none that counts.

@@ -314,7 +314,7 @@ func nodes(f Facts) part {
 		if n.Quarantined != nil {
 			reason += "; quarantined " + hold(*n.Quarantined)
 		}
-		p.add(n.Name, n.Role, n.Rack, string(n.State), brief(n.Since), n.Power, cmp.Or(brief(n.Seen), "never"), reason)
+		p.add(n.Name, n.Role, n.Rack, string(n.State), brief(n.Since), present.PowerOf(&n, f.Made), cmp.Or(brief(n.Seen), "never"), reason)
 		p.Rows[len(p.Rows)-1][3].State = n.State
 	}
 	return p

@@ -64,8 +64,8 @@ func (m *model) machineRows(s *sheet, n *site.NodeStatus) {
 	s.row("rack", "", n.Rack)
 	s.row("machine", "", strings.Trim(present.MachineOf(n.Machine)+", "+n.Model, ", "))
 	s.row("on", "", n.Hypervisor)
-	s.row("power", "", n.Power)
-	s.row("health", "", n.Health)
+	s.row("power", "", present.PowerOf(n, m.now))
+	s.row("health", "", present.HealthOf(n, m.now))
 	s.row("system", "", present.SystemOf(*n))
 	s.row("login", "", present.LoginOf(n.Login))
 	for _, password := range present.PasswordsOf(n.Passwords) {

@@ -73,7 +73,7 @@ func (s *Site) nodeRow(siteName string, n *site.NodeStatus) (template.HTML, erro
 		troubles = append(troubles, site.Printable(what)) // in one line
 	}
 	one := row{Site: siteName, Name: n.Name, State: n.State, Since: s.ago(n.Since, ""), Reason: n.Reason, Person: n.Person, Unseen: n.Seen.IsZero(),
-		lines: strings.Join(troubles, "\n"), Role: n.Role, Rack: n.Rack, Power: n.Power}
+		lines: strings.Join(troubles, "\n"), Role: n.Role, Rack: n.Rack, Power: present.PowerOf(n, s.now())}
 	if text, known := s.rows.of(one); known {
 		return text, nil
 	}

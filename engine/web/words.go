@@ -28,6 +28,8 @@ func templates(s *Site) map[string]*template.Template {
 		"size":        say.Size,
 		"brief":       func(d site.Duration) string { return say.Rough(time.Duration(d)) },
 		"disks":       present.DisksOf,
+		"power":       func(n site.NodeStatus) string { return present.PowerOf(&n, s.now()) },
+		"health":      func(n site.NodeStatus) string { return present.HealthOf(&n, s.now()) },
 		"troubles":    func(n site.NodeStatus) []string { return present.Troubles(&n) },
 		"nodeRows":    s.nodeRows,
 		"shared":      s.section,

@@ -58,6 +58,7 @@ func Run(t *testing.T, s Suite) {
 	}
 	tests := map[string]func(*testing.T, Suite, Subject){
 		"observe changes nothing": observeChangesNothing,
+		"foreseeable":             foreseeable,
 		"unknown facet":           unknownFacet,
 		"unknown action":          unknownAction,
 		"bad credential":          badCredential,
