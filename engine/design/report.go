@@ -50,6 +50,8 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 	switch {
 	case len(set) == 0 || slices.ContainsFunc(set, func(x setting) bool { return x.fails }):
 		r.reportAll(v)
+	case len(set) > 1 && sameButQuotes(set[0].text, set[1].text):
+		r.report(set[1].pos, path, twoForms(set[0], set[1], s, path))
 	case len(set) > 1 && set[0].text != set[1].text:
 		r.report(set[1].pos, path, site.Finding{
 			Code:    "conflicting-values",
@@ -74,6 +76,37 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 		r.report(set[0].pos, path, f)
 	}
 	return broken
+}
+
+// sameButQuotes reports whether one of two expressions is a whole number, and the other the text of it.
+func sameButQuotes(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	_, err := strconv.ParseInt(a, 10, 64)
+	return err == nil && b == strconv.Quote(a)
+}
+
+// twoForms reports that a value is a number in one place, and the text of that number in another. CUE does not take them
+// for the same value, also where the schema allows both.
+func twoForms(first, second setting, s *shape, path string) site.Finding {
+	says := func(x setting) string {
+		if x.text[0] == '"' {
+			return "the text " + x.text
+		}
+		return "the number " + x.text
+	}
+	form := "with"
+	if n, err := strconv.ParseInt(strings.Trim(first.text, `"`), 10, 64); err == nil && s.accepts(n) {
+		form = "without"
+	}
+	return site.Finding{
+		Code:    "conflicting-values",
+		Message: fmt.Sprintf("%s is %s here and %s at %s", path, says(second), says(first), where(first.pos)),
+		Why:     "CUE does not take a number and a text for the same value.",
+		Fix:     "Write both " + form + " quotes, or remove one.",
+		Related: []string{where(first.pos)},
+	}
 }
 
 // requoted corrects the quotes of a number written as a text, or a text written
