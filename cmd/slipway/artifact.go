@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/say"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // artifactsIn is where a daemon's artifacts are in its state directory.
@@ -165,8 +166,9 @@ func (a *app) artifactAddCommand() *cobra.Command {
 		Example: "  slipway artifact add debian12.iso\n" +
 			"  slipway artifact add https://images.example.org/debian12.iso --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if digest != "" && !artifact.IsDigest(digest) {
-				return usage("--sha256 %q is not a SHA-256 in lower-case hex, as sha256sum prints it", digest)
+			given := digest
+			if digest = site.HexDigest(given); given != "" && !artifact.IsDigest(digest) {
+				return usage("--sha256 %q is not a SHA-256 digest: 64 hex digits, with or without \"sha256:\" before them", given)
 			}
 			var i artifact.Info
 			err := withArtifacts(cmd.Context(), state, func(k artifact.Keeper) (err error) {

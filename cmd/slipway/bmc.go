@@ -29,7 +29,7 @@ func (f *bmcFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.credential, "credential", "", "`NAME` of the credential to log in with at a URL")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificate authorities to trust at a URL, as PEM")
-	flags.StringVar(&f.fingerprint, "fingerprint", "", "certificate to trust at a URL, \"sha256:\" and 64 hex digits")
+	flags.StringVar(&f.fingerprint, "fingerprint", "", "certificate to trust at a URL, by its SHA-256 digest")
 	flags.BoolVar(&f.firstUse, "trust-first-use", false, "trust the certificate that the URL shows now")
 	flags.StringVar(&f.site, "site", "", "the site's name, when there are several")
 	flags.BoolVar(&f.noDaemon, "no-daemon", false, "do not ask a daemon: take NODE from the design in --dir")
@@ -166,9 +166,16 @@ func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
 	if rest, ok := strings.CutPrefix(text, "https://"); ok {
 		text = "redfish+https://" + rest
 	}
-	e := site.Endpoint{URL: text, Credential: f.credential, Trust: site.Trust{Fingerprint: f.fingerprint, FirstUse: f.firstUse}}
+	e := site.Endpoint{URL: text, Credential: f.credential, Trust: site.Trust{FirstUse: f.firstUse}}
 	if err := oneTrust(f.ca != "", f.fingerprint != "", f.firstUse); err != nil {
 		return e, err
+	}
+	if f.fingerprint != "" {
+		pin, err := fingerprintOf(f.fingerprint)
+		if err != nil {
+			return e, err
+		}
+		e.Trust.Fingerprint = pin
 	}
 	if f.ca != "" {
 		pem, _, err := readBounded(f.ca)

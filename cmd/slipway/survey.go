@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -33,7 +34,7 @@ func (f *surveyFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.port, "port", 0, "port of the management controllers; the default is 443")
 	flags.StringVar(&f.credential, "credential", "", "`NAME` of the credential to log in with")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificate authorities to trust, as PEM")
-	flags.StringSliceVar(&f.fingerprints, "fingerprint", nil, "certificate to trust, \"sha256:\" and 64 hex digits; may be given several times")
+	flags.StringSliceVar(&f.fingerprints, "fingerprint", nil, "certificate to trust, by its SHA-256 digest; may be given several times")
 	flags.BoolVar(&f.firstUse, "trust-first-use", false, "trust the certificate that a controller shows now, and pin it")
 	addCredentials(cmd, &f.credentials)
 }
@@ -110,14 +111,23 @@ func (f surveyFlags) byCA() (func(driver.Found) (site.Trust, error), error) {
 	return func(driver.Found) (site.Trust, error) { return site.Trust{CA: string(pem)}, nil }, nil
 }
 
+// fingerprintOf reads the digest of a certificate as tools print it, with colons or without, into the form of site.Trust.
+func fingerprintOf(text string) (string, error) {
+	digits := site.HexDigest(text)
+	if !artifact.IsDigest(digits) {
+		return "", usage("--fingerprint %q is not a SHA-256 digest: 64 hex digits, with or without colons and \"sha256:\" before them", text)
+	}
+	return "sha256:" + digits, nil
+}
+
 func (f surveyFlags) byFingerprint() (func(driver.Found) (site.Trust, error), error) {
 	var known []string
 	for _, text := range f.fingerprints {
-		digits, ok := strings.CutPrefix(strings.ToLower(text), "sha256:")
-		if !ok || len(digits) != 64 || strings.Trim(digits, "0123456789abcdef") != "" {
-			return nil, usage("--fingerprint %q is not \"sha256:\" and 64 hex digits", text)
+		fingerprint, err := fingerprintOf(text)
+		if err != nil {
+			return nil, err
 		}
-		known = append(known, "sha256:"+digits)
+		known = append(known, fingerprint)
 	}
 	return func(found driver.Found) (site.Trust, error) {
 		if !slices.Contains(known, found.Fingerprint) {

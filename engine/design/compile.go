@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
@@ -124,11 +125,21 @@ func (c *compiler) explained(e errors.Error, p token.Pos) site.Finding {
 		Why: "The expression cannot be evaluated, so there is no value.",
 		Fix: "Correct the expression, or what it refers to.",
 	}
+	if m := unreferenced.FindStringSubmatch(f.Message); m != nil {
+		f.Message = fmt.Sprintf("%s = gives a value a second name, and nothing uses that", m[1])
+		f.Why = "In CUE = sets no field."
+		f.Fix = fmt.Sprintf("Write %s: for a field.", m[1])
+		return f
+	}
 	m := unresolved.FindStringSubmatch(f.Message)
 	if m == nil {
 		return f
 	}
-	name, before := m[1], before(c.files[p.Filename()], p)
+	src := c.files[p.Filename()]
+	name, before := m[1], before(src, p)
+	if f, ok := notImported(f, name, strings.TrimPrefix(lineAt(src, p), before)); ok {
+		return f
+	}
 	f.Message = fmt.Sprintf("%s has no quotes, and nothing has this name", name)
 	f.Why = "Without quotes CUE reads it as a reference to a field or a `let`."
 	f.Fix = fmt.Sprintf("Write %q if it is a text, or declare %s.", name, name)
@@ -139,6 +150,9 @@ func (c *compiler) explained(e errors.Error, p token.Pos) site.Finding {
 	}
 	return f
 }
+
+// unreferenced matches CUE's message for an alias that nothing uses.
+var unreferenced = regexp.MustCompile(`^unreferenced alias or let clause (\S+)$`)
 
 // yamlItem matches the text before an item of a YAML list.
 var yamlItem = regexp.MustCompile(`^\s*-\s+$`)

@@ -59,7 +59,7 @@ func decodeFields(v reflect.Value, n int, each func(set func(string, func(reflec
 		return decodeFields(v.Elem(), n, each)
 	case reflect.Struct:
 		fields := fieldsByName(v.Type())
-		return each(func(name string, value func(reflect.Value) error) error {
+		err := each(func(name string, value func(reflect.Value) error) error {
 			index, ok := fields[name]
 			if !ok {
 				return fmt.Errorf("unknown field %q", name)
@@ -69,6 +69,10 @@ func decodeFields(v reflect.Value, n int, each func(set func(string, func(reflec
 			}
 			return nil
 		})
+		if d, ok := v.Addr().Interface().(site.Digester); ok {
+			d.SettleDigests()
+		}
+		return err
 	case reflect.Map:
 		v.Set(reflect.MakeMapWithSize(v.Type(), n))
 		key, entry := reflect.New(v.Type().Key()).Elem(), v.Type().Elem()

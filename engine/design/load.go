@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -408,37 +407,31 @@ func (l *loader) noImport(pos token.Pos, ip ast.ImportPath, why string) {
 
 // syntax adds errors of the parser.
 func (l *loader) syntax(err error, file string) {
+	said := map[string]bool{} // one mistake of a line may be several errors
 	for _, e := range errors.Errors(err) {
 		f := site.Finding{
 			Code: "syntax", Message: message(e),
 			Why: "The file cannot be read as CUE.", Fix: "Correct the text; `cue fmt` shows where the error is.",
 		}
 		if p := position(e); ours(p) {
-			line := lineAt(l.files[p.Filename()], p)
-			if m := unquoted.FindStringSubmatch(line); m != nil {
-				f.Message = fmt.Sprintf("the name %s is without quotes", m[1])
-				f.Why = "Without quotes CUE reads the dash as a minus."
-				f.Fix = fmt.Sprintf("Write %q:", m[1])
-			} else if m := bareUnset.FindStringSubmatch(line); m != nil {
-				f.Message = fmt.Sprintf("@unset() stands where the value of %s is missing", m[1])
-				f.Why = "In CUE an attribute follows a value."
-				f.Fix = fmt.Sprintf("Write %s: _ @unset()", m[1])
+			f = asMistake(f, l.files[p.Filename()], p)
+			if key := fmt.Sprint(p.Line(), f.Message); said[key] {
+				continue
+			} else {
+				said[key] = true
 			}
 		}
 		l.findings.at(or(origin(position(e), "site"), file), f)
 	}
 }
 
-// unquoted matches a line that names a field with a dash, without quotes.
-var unquoted = regexp.MustCompile(`(?:^|[\s{,:])([A-Za-z_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)+)\s*:`)
-
-// bareUnset matches a line with @unset() in place of a value.
-var bareUnset = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*|"[^"]*")\s*:\s*@unset\(`)
-
 // lineAt returns the line of a position.
 func lineAt(src []byte, p token.Pos) string {
 	start := before(src, p)
 	from := p.Offset() - len(start)
+	if start == "" && p.Column() > 1 && from > 0 && from <= len(src) { // at the end of the line before
+		from = bytes.LastIndexByte(src[:from-1], '\n') + 1
+	}
 	if from < 0 || from > len(src) {
 		return ""
 	}

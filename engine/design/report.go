@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,9 +48,14 @@ func (r *reader) incomplete(v cue.Value, path string) *tree {
 func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 	broken := &tree{broken: true, origin: origin(place(v), r.layer)}
 	set := setBy(v)
+	misfit := slices.IndexFunc(set, func(x setting) bool { return x.kind&s.kind == 0 && s.kind != cue.BottomKind })
 	switch {
 	case len(set) == 0 || slices.ContainsFunc(set, func(x setting) bool { return x.fails }):
 		r.reportAll(v)
+	case misfit >= 0:
+		r.misfit(set[misfit], v, s, path)
+	case len(set) > 1 && sameButQuotes(set[0].text, set[1].text):
+		r.report(set[1].pos, path, twoForms(set[0], set[1], path))
 	case len(set) > 1 && set[0].text != set[1].text:
 		r.report(set[1].pos, path, site.Finding{
 			Code:    "conflicting-values",
@@ -59,21 +65,56 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 			Related: []string{where(set[0].pos)},
 		})
 	default:
-		f := site.Finding{
-			Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, set[0].text, s.fits()),
-			Why: "The schema does not allow it.", Fix: "Write " + s.fits() + ".",
-		}
-		if as := s.requoted(set[0].text, v); as != "" {
-			f.Fix = "Write " + as + "."
-			if as[0] == '"' {
-				f.Message = fmt.Sprintf("%s is the number %s without quotes; it must be %s", path, set[0].text, s.fits())
-			} else {
-				f.Message = fmt.Sprintf("%s is the text %s; it must be %s, without quotes", path, set[0].text, s.fits())
-			}
-		}
-		r.report(set[0].pos, path, f)
+		r.misfit(set[0], v, s, path)
 	}
 	return broken
+}
+
+// misfit reports a value that the schema does not allow.
+func (r *reader) misfit(x setting, v cue.Value, s *shape, path string) {
+	f := site.Finding{
+		Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, x.text, s.fits()),
+		Why: "The schema does not allow it.", Fix: "Write " + s.fits() + ".",
+	}
+	if as := s.requoted(x.text, v); as != "" {
+		f.Fix = "Write " + as + "."
+		if as[0] == '"' {
+			f.Message = fmt.Sprintf("%s is the number %s without quotes; it must be %s", path, x.text, s.fits())
+		} else {
+			f.Message = fmt.Sprintf("%s is the text %s; it must be %s, without quotes", path, x.text, s.fits())
+		}
+	}
+	if x.text == "null" {
+		f.Fix = fmt.Sprintf("To take away what a profile sets, write %s: _ @unset()", lastOf(path))
+	}
+	r.report(x.pos, path, f)
+}
+
+// sameButQuotes reports whether one of two expressions is a whole number, and the other the text of it.
+func sameButQuotes(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	_, err := strconv.ParseInt(a, 10, 64)
+	return err == nil && b == strconv.Quote(a)
+}
+
+// twoForms reports that a value is a number in one place, and the text of that number in another. CUE does not take them
+// for the same value, also where the schema allows both.
+func twoForms(first, second setting, path string) site.Finding {
+	says := func(x setting) string {
+		if x.text[0] == '"' {
+			return "the text " + x.text
+		}
+		return "the number " + x.text
+	}
+	return site.Finding{
+		Code:    "conflicting-values",
+		Message: fmt.Sprintf("%s is %s here and %s at %s", path, says(second), says(first), where(first.pos)),
+		Why:     "CUE does not take a number and a text for the same value.",
+		Fix:     "Write both without quotes, or remove one.",
+		Related: []string{where(first.pos)},
+	}
 }
 
 // requoted corrects the quotes of a number written as a text, or a text written
@@ -101,6 +142,7 @@ func (s *shape) requoted(text string, v cue.Value) string {
 // setting is one expression of the repository that contributes to a value.
 type setting struct {
 	text string
+	kind cue.Kind
 	pos  token.Pos
 	// fails says that the expression itself has no value.
 	fails bool
@@ -111,7 +153,7 @@ func setBy(v cue.Value) []setting {
 	var all []setting
 	for _, c := range conjuncts(v) {
 		if p := literal(c); ours(p) && !isTop(c) {
-			all = append(all, setting{shorten(fmt.Sprint(c)), p, c.Validate() != nil})
+			all = append(all, setting{shorten(fmt.Sprint(c)), c.IncompleteKind(), p, c.Validate() != nil})
 		}
 	}
 	return all
@@ -183,12 +225,20 @@ func (r *reader) noValue(v cue.Value, path string, e errors.Error) {
 	if !ours(p) {
 		p = declared(v, lastOf(path))
 	}
-	r.report(p, path, site.Finding{
+	f := site.Finding{
 		Code: "no-value", Message: path + ": " + message(e),
 		Why: "CUE finds no value that fits everything that is said about it.", Fix: "Change one of the places that are involved.",
 		Related: related(e),
-	})
+	}
+	if m := minusText.FindStringSubmatch(message(e)); m != nil {
+		f.Message = fmt.Sprintf("%s: %q is a list item in YAML's form", path, "- "+m[1])
+		f.Why, f.Fix = "CUE reads the dash as a minus.", yamlListFix
+	}
+	r.report(p, path, f)
 }
+
+// minusText matches CUE's message for a text with a minus before it, or subtracted.
+var minusText = regexp.MustCompile(`^invalid operation (?:.* )?- ?("[^"]*") \(`)
 
 // causeOf returns the path of the field that an error is about.
 func causeOf(e errors.Error) string {
