@@ -32,6 +32,9 @@ type Anchor interface {
 	// Seal publishes the status of one node, with its sealed part, and returns once it is
 	// published. It publishes nothing else that is waiting.
 	Seal(ctx context.Context, n site.NodeStatus) error
+	// RevocationLists returns the lists of revoked TLS certificates as they were published, in PEM. Nothing of them
+	// is verified.
+	RevocationLists(ctx context.Context) ([]string, error)
 }
 
 // Times of the anchor.
@@ -283,7 +286,13 @@ func (e *Engine) compareWithPublished(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read what was published of the nodes: %w", err)
 	}
+	lists, err := e.Anchor.RevocationLists(ctx)
+	if err != nil {
+		return fmt.Errorf("read the published lists of revoked certificates: %w", err)
+	}
+	e.notePublishedLists(lists)
 	e.comparePublished(all)
+	signal(e.revoked)
 	return nil
 }
 

@@ -27,6 +27,8 @@ type shore struct {
 	// next calls of Claim do.
 	termErr, sealedErr, sealErr error
 	claimErrs                   []error
+	lists                       []string
+	listsErr                    error
 	asked, claims, reads        int
 	over                        site.TermClaim // in whose place the last claim came
 	claimed                     func()         // after a claim was published
@@ -57,6 +59,8 @@ func (s *shore) Sealed(context.Context) ([]site.Sealed, error) {
 	s.reads++
 	return s.sealed, s.sealedErr
 }
+
+func (s *shore) RevocationLists(context.Context) ([]string, error) { return s.lists, s.listsErr }
 
 func (s *shore) Seal(context.Context, site.NodeStatus) error { return s.sealErr }
 
@@ -146,6 +150,7 @@ func TestTermIsPublished(t *testing.T) {
 		}, "", 1, true, []string{"own"}},
 		"the term cannot be read":  {func(_ *Engine, s *shore) { s.termErr = errGit }, "read who acts for the site: git", 0, false, nil},
 		"the nodes cannot be read": {func(_ *Engine, s *shore) { s.sealedErr = errGit }, "read what was published of the nodes: git", 0, false, nil},
+		"the lists cannot be read": {func(_ *Engine, s *shore) { s.listsErr = errGit }, "read the published lists of revoked certificates: git", 0, false, nil},
 		"it cannot be written":     {func(_ *Engine, s *shore) { s.claimErrs = []error{errGit} }, "publish that this daemon acts for the site: git", 1, false, []string{"own"}},
 		"over an earlier one, not written": {func(e *Engine, s *shore) {
 			s.term = earlier

@@ -269,6 +269,11 @@ func (b mortalBoard) Sealed(ctx context.Context) (all []site.Sealed, err error) 
 	return all, err
 }
 
+func (b mortalBoard) RevocationLists(ctx context.Context) (all []string, err error) {
+	err = b.asking(ctx, func() error { all, err = b.board.RevocationLists(ctx); return err })
+	return all, err
+}
+
 func (b mortalBoard) Seal(ctx context.Context, n site.NodeStatus) error {
 	b.uses(n)
 	return b.asking(ctx, func() error { return b.board.Seal(ctx, n) })

@@ -127,6 +127,9 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	if err := e.closeAccount(ctx, w.name, "the node was removed"); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
+	if err := e.signLists(ctx); err != nil { // they are all that knows its certificates from then on
+		return fmt.Errorf("record removal of %s: %w", w.name, err)
+	}
 	if err := w.forget(ctx); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}

@@ -139,6 +139,7 @@ type Engine struct {
 	inForce      chan struct{} // wakes the reviews when a design comes in force
 	acted        chan struct{} // wakes the loop of incidents
 	exposed      chan struct{} // wakes the loop of their secrets
+	revoked      chan struct{} // wakes the loop of lists of revoked certificates
 	unevaluated  string        // the revision whose evaluation has failed last; of the following loop
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
@@ -154,6 +155,7 @@ type Engine struct {
 	branching    sync.Mutex // one write of the status branch at a time
 	handling     sync.Mutex // one change of the incidents at a time
 	granting     sync.Mutex // one change of what was approved of access at a time
+	listing      sync.Mutex // one change of the lists of revoked certificates at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -223,6 +225,12 @@ type Engine struct {
 	judged map[string][]site.Exposed
 	// versions tells the values of secrets apart; set once.
 	versions secret.Versions
+	// lists are what the authorities for TLS revoked, by their fingerprints; they change only with listing held.
+	// publishedLists are the lists as the status branch had them, in PEM, and listTrouble says why one could not be
+	// signed.
+	lists          map[string]site.RevocationList
+	publishedLists []string
+	listTrouble    error
 	// granted is what people have approved of the access of the design; it changes only with granting held.
 	// wouldGrant is what the design in force grants. accessReport and accessNote say what of it was not approved; see
 	// noteAccess.
@@ -271,6 +279,7 @@ func New(c Config) *Engine {
 		inForce:     make(chan struct{}, 1),
 		acted:       make(chan struct{}, 1),
 		exposed:     make(chan struct{}, 1),
+		revoked:     make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},
 		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{}, answered: map[loginAt]loginEnd{},
 		rounds:    map[string]time.Time{},
@@ -286,6 +295,7 @@ func New(c Config) *Engine {
 		waiting:   waiting{},
 		incidents: map[string]site.IncidentState{},
 		delivered: map[string]*delivered{},
+		lists:     map[string]site.RevocationList{},
 		present:   map[presentKey]incident.Present{},
 		judged:    map[string][]site.Exposed{},
 		versions:  versions,

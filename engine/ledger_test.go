@@ -23,6 +23,13 @@ type board struct {
 	sealed map[string]site.Sealed
 	away   error
 	onSeal func() // is called when one node is published
+	lists  []string
+}
+
+func (b *board) RevocationLists(context.Context) ([]string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lists, b.away
 }
 
 func (b *board) Term(context.Context) (site.TermClaim, error) {
@@ -58,6 +65,10 @@ func (b *board) Report(_ context.Context, r site.Report) error {
 	defer b.mu.Unlock()
 	if b.away != nil {
 		return b.away
+	}
+	b.lists = nil
+	for _, l := range r.RevocationLists {
+		b.lists = append(b.lists, l.PEM)
 	}
 	b.sealed = map[string]site.Sealed{}
 	for _, n := range r.Status.Nodes {

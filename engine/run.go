@@ -28,7 +28,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.keepAlive, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted, e.keepIncidents, e.keepReplaced,
+		e.follow, e.report, e.keepAlive, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted, e.keepIncidents, e.keepReplaced, e.keepLists,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
@@ -59,6 +59,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.proposals.Load(snap.Proposed)
 	e.history = snap.History
 	maps.Copy(e.incidents, snap.Incidents)
+	maps.Copy(e.lists, snap.Revoked)
 	e.restoreDeliveredLocked(snap.Delivered)
 	e.granted = snap.Granted
 	if snap.Accepted == nil {

@@ -168,6 +168,7 @@ func (e *Engine) reportLocked() site.Report {
 	}
 	st.Ledger = e.ledgerLocked()
 	st.Incidents = e.incidentsLocked()
+	st.RevocationLists = e.listStatesLocked()
 	st.Problems = e.problemsLocked()
 	st.Nodes = make([]site.NodeStatus, 0, len(e.workers))
 	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
@@ -180,7 +181,7 @@ func (e *Engine) reportLocked() site.Report {
 			p.Nodes = append(p.Nodes, w.plan)
 		}
 	}
-	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings)}
+	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings), RevocationLists: e.listsLocked()}
 }
 
 // problemsLocked returns what is wrong with the site as a whole.

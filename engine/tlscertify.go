@@ -70,6 +70,7 @@ func (w *worker) tlsCertificates(n *site.Node) driver.TLSCertificates {
 	return driver.TLSCertificates{
 		Valid: func(name, digest string) (site.TLSCertificate, string, error) { return w.validTLS(n, a, name, digest) },
 		Sign:  func(ctx context.Context, r driver.TLSRequest) (string, error) { return w.signTLS(ctx, n, a, r) },
+		Lists: func() (string, error) { return w.e.presentLists(a.Fingerprint()) },
 	}
 }
 

@@ -29,14 +29,15 @@ type keyMaking struct {
 	has   map[string]string // the chain that a system has, by node
 	by    map[string]driver.TLSCertificates
 	given int
-	clock time.Duration // by which the clocks of systems are off
-	asks  string        // the certificate that systems ask for instead
-	last  error         // of the last request
-	loses bool          // what was signed does not arrive
+	clock time.Duration     // by which the clocks of systems are off
+	asks  string            // the certificate that systems ask for instead
+	last  error             // of the last request
+	loses bool              // what was signed does not arrive
+	lists map[string]string // of revoked certificates that a system has, by node
 }
 
 func newKeyMaking(d driver.Driver) *keyMaking {
-	return &keyMaking{Driver: d, has: map[string]string{}, by: map[string]driver.TLSCertificates{}}
+	return &keyMaking{Driver: d, has: map[string]string{}, by: map[string]driver.TLSCertificates{}, lists: map[string]string{}}
 }
 
 type keyMakingMachine struct {
@@ -106,11 +107,45 @@ func (m *keyMakingMachine) Observe(ctx context.Context, n *site.Node, facets []s
 		if err == nil && is.Serial != "" {
 			s.Signed = site.Values{"web": is.Serial}
 		}
+		m.k.seeList(n.Name, by, &s)
 	default:
 		s.Absent = []string{webKey}
 	}
 	seen.Facets[site.FacetConfig] = s
 	return seen, nil
+}
+
+// seeList tells whether a system has the present lists of revoked certificates, if it is to have them.
+func (k *keyMaking) seeList(node string, by driver.TLSCertificates, s *site.FacetState) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	const field = webKey + ".revocationList"
+	if s.Have[field] == "" {
+		return
+	}
+	switch text, err := by.Lists(); {
+	case err != nil:
+		s.Cannot = site.Values{field: err.Error()}
+		delete(s.Have, field)
+	case text != k.lists[node]:
+		s.Have[field], s.Due = "an earlier one", append(s.Due, field)
+	}
+}
+
+// list are the lists that a system has.
+func (k *keyMaking) list(node string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lists[node]
+}
+
+// give gives the present lists to a system.
+func (k *keyMaking) give(node string, by driver.TLSCertificates) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text, err := by.Lists()
+	k.lists[node] = text
+	return err
 }
 
 func (m *keyMakingMachine) Apply(ctx context.Context, s site.Step, n *site.Node, may driver.Permit) error {
@@ -126,6 +161,11 @@ func (m *keyMakingMachine) Apply(ctx context.Context, s site.Step, n *site.Node,
 	by := m.now()
 	if by.Sign == nil {
 		return driver.ErrRefused
+	}
+	if n.System.Certificates["web"].RevocationList {
+		if err := m.k.give(n.Name, by); err != nil || len(s.Changes) == 1 && s.Changes[0].Field == "config."+webKey+".revocationList" {
+			return err
+		}
 	}
 	chain, err := by.Sign(ctx, r)
 	m.k.mu.Lock()

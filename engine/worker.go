@@ -195,6 +195,9 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 		return fmt.Errorf("record %s: %w", w.name, err)
 	}
 	w.setRecorded(r)
+	if site.RevokedIn(r.TLS) != site.RevokedIn(before.TLS) {
+		signal(w.e.revoked)
+	}
 	return nil
 }
 

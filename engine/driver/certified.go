@@ -70,7 +70,10 @@ type TLSCertificates struct {
 	// Sign gives the certificates to show for a signing request, in PEM, and records the new one before.
 	// The request must come on a connection on which the system has proven itself.
 	Sign func(ctx context.Context, r TLSRequest) (chain string, err error)
-	Why  string
+	// Lists gives the present lists of revoked certificates, in PEM one after the other. Its error says why there are
+	// none. It signs nothing. It is set where Valid is.
+	Lists func() (string, error)
+	Why   string
 }
 
 // TLSRequest is a request for a certificate.

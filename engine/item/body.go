@@ -25,8 +25,9 @@ const (
 	KindUnits   = "units"   // units.NAME; fields content, enabled, state; Body Unit
 	KindSysctl  = "sysctl"  // sysctl.NAME; field ""
 	KindModules = "modules" // modules.NAME; field "parameters", ModuleNotLoaded until it is loaded
-	// certificates.NAME; fields "names", "usage", "life", "authorities" and "owner", Body Certificate. A system
-	// knows only the last two, and tells a Digest as "names".
+	// certificates.NAME; fields "names", "usage", "life", "authorities" and "owner", and "revocationList" if the
+	// design asks for it, Body Certificate. A system knows only "authorities" and "owner", and tells a Digest as
+	// "names" and as "revocationList".
 	KindCertificates = "certificates"
 	// Units that start with the system and that the design does not name: unlisted.NAME; field "",
 	// Disabled once the unit is disabled. The kind alone as a key asks for the list of these units.

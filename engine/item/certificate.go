@@ -18,7 +18,15 @@ type Certificate struct {
 	// Sign says that a new key is to be made, and its certificate to be asked for. The daemon sets it right
 	// before the item is set.
 	Sign bool `json:"sign,omitempty"`
+	// HasList says that the lists of revoked certificates are to be beside it. List are these in PEM: the daemon
+	// sets them right before the item is set. Without them those that are there stay.
+	HasList bool   `json:"hasList,omitempty"`
+	List    string `json:"list,omitempty"`
 }
+
+// ListCurrent is the value of the field "revocationList" of a certificate with the present lists of revoked
+// certificates. What a system has is told by the Digest of its file.
+const ListCurrent = "current"
 
 // ToSign is the value of the field "names" of a certificate that is to be asked for. What a system has is told by
 // the Digest of its file.
@@ -26,7 +34,11 @@ const ToSign = "to be signed"
 
 // Fields are what is to be true without the certificate itself.
 func (c Certificate) Fields() map[string]string {
-	return map[string]string{"owner": c.Owner + ":" + c.Group, "authorities": Authorities(c.Trust)}
+	fields := map[string]string{"owner": c.Owner + ":" + c.Group, "authorities": Authorities(c.Trust)}
+	if c.HasList {
+		fields["revocationList"] = ListCurrent
+	}
+	return fields
 }
 
 // Authorities is the canonical text of certificates in PEM: their fingerprints.

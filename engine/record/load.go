@@ -39,6 +39,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"paused", l.paused},
 		{incidentsBelow, l.incident},
 		{deliveredBelow, l.delivered},
+		{revokedBelow, l.revoked},
 		{grantedKey, l.granted},
 		{watchedKey, l.watched},
 		{"rollout", l.rollout},

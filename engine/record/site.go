@@ -59,6 +59,8 @@ type Snapshot struct {
 	// Delivered is which secrets machines were given, by node or other holder, also of nodes that are gone;
 	// nil without any.
 	Delivered map[string]site.Delivered
+	// Revoked is what authorities for TLS revoked, by their fingerprints; nil without any.
+	Revoked map[string]site.RevocationList
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
 	// Forecast is what was expected of its nodes; nil if that is not known.

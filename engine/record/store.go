@@ -40,6 +40,7 @@
 //	/slipway/v1/SITE/copies/DAEMON/SHA256  that the daemon has the file
 //	/slipway/v1/SITE/delivered/HOLDER    site.Delivered: which secrets a node, or a hypervisor, was given
 //	/slipway/v1/SITE/proofs/UUID         site.MachineProof: where passwords derived from it may go
+//	/slipway/v1/SITE/revoked/AUTHORITY   site.RevocationList: the TLS certificates that it revoked
 //
 // With --etcd the same keys are below the site's prefix in an etcd that several controllers share,
 // see Cluster.

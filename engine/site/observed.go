@@ -57,6 +57,9 @@ type FacetState struct {
 	// Signed are the serial numbers of the TLS certificates that the system has, of those that Slipway signed, by
 	// the name in the design.
 	Signed Values `json:"signed,omitempty"`
+	// ListsUntil is when the lists of revoked certificates that the system has beside them are over, by the name in
+	// the design.
+	ListsUntil map[string]time.Time `json:"listsUntil,omitempty"`
 	// Waits says what must happen before all changes take effect: one of the constants below, or
 	// empty.
 	Waits string `json:"waits,omitempty"`

@@ -166,6 +166,8 @@ type Status struct {
 	Nodes  []NodeStatus `json:"nodes"`
 	// Incidents are those that people know of, latest first.
 	Incidents []IncidentState `json:"incidents,omitempty"`
+	// RevocationLists are the lists of revoked TLS certificates, by the authority.
+	RevocationLists []RevocationListState `json:"revocationLists,omitempty"`
 	// Unacted are the parts of the design outside the nodes, by path, that no
 	// driver acts on.
 	Unacted []string `json:"notActedOn,omitempty"`
@@ -338,6 +340,8 @@ type Report struct {
 	Plan   Plan   `json:"plan"`
 	// Findings are the findings of the attempted revision.
 	Findings []Finding `json:"findings,omitempty"`
+	// RevocationLists are the lists of revoked TLS certificates, by the authority. They are large, and get no API.
+	RevocationLists []RevocationList `json:"-"`
 }
 
 // RolloutStatus is the progress of one revision's rollout. It is recorded.

@@ -15,6 +15,19 @@ type TLSAuthorities struct {
 	Authorities []string `json:"authorities,omitempty"`
 	// Epoch says which of the keys that follow from the root key signs; 0 is the first.
 	Epoch int `json:"epoch,omitempty"`
+	// RevocationListLife is how long a list of revoked certificates counts; 0 is revocationListLife.
+	RevocationListLife Duration `json:"revocationListLife,omitempty"`
+}
+
+// revocationListLife is the life of a list of revoked certificates where the design sets none.
+const revocationListLife = 14 * 24 * time.Hour
+
+// ListLifeOrDefault is how long a list of revoked certificates counts.
+func (a TLSAuthorities) ListLifeOrDefault() Duration {
+	if a.RevocationListLife == 0 {
+		return Duration(revocationListLife)
+	}
+	return a.RevocationListLife
 }
 
 // TLS is a TLS certificate that a node is to have.
@@ -30,6 +43,8 @@ type TLS struct {
 	Group string   `json:"group,omitempty"`
 	// Reload are the units that read it again.
 	Reload []string `json:"reload,omitempty"`
+	// RevocationList has the node keep the lists of revoked certificates beside it.
+	RevocationList bool `json:"revocationList,omitempty"`
 }
 
 // certificateLife is the life of a certificate where the design sets none. A third of it outlasts a long weekend in
@@ -89,6 +104,9 @@ type TLSState struct {
 	Until     time.Time `json:"until"`
 	// State is one of the states above.
 	State string `json:"state"`
+	// ListUntil is when the list of revoked certificates that the system has beside it is over: from then on programs
+	// that read it refuse everybody. It is zero where the system was seen to have none.
+	ListUntil time.Time `json:"listUntil,omitzero"`
 }
 
 // IsInUse reports whether the system is to have it.
@@ -162,7 +180,7 @@ func (n *Node) certificateItems(s System) (items []item.Item) {
 		return nil
 	}
 	for name, c := range s.Certificates {
-		body := item.Certificate{Owner: or(c.Owner, "root"), Group: or(c.Group, "root"), Trust: strings.Join(n.References.TLS, "\n"), Reload: c.Reload}
+		body := item.Certificate{Owner: or(c.Owner, "root"), Group: or(c.Group, "root"), Trust: strings.Join(n.References.TLS, "\n"), Reload: c.Reload, HasList: c.RevocationList}
 		fields := body.Fields()
 		fields["names"], fields["usage"], fields["life"] = item.List(n.certificateNames(c)), or(c.Usage, "server"), time.Duration(c.LifeOrDefault()).String()
 		items = append(items, item.New(item.KindCertificates+"."+name, fields, body))

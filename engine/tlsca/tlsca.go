@@ -21,6 +21,8 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -84,6 +86,22 @@ func Derive(root Root, site string, epoch int) (*Authority, error) {
 		return nil, fmt.Errorf("make the TLS authority: %w", err)
 	}
 	return &Authority{certificate: certificate, signer: key}, nil
+}
+
+// EpochOf is the epoch that the certificate of an authority names, as Derive makes it; 0 where it names none. It proves
+// nothing.
+func EpochOf(text string) (epoch int) {
+	c, err := Parse(text)
+	if err != nil {
+		return 0
+	}
+	if at := strings.LastIndex(c.Subject.CommonName, ", epoch "); at >= 0 {
+		epoch, err = strconv.Atoi(c.Subject.CommonName[at+len(", epoch "):])
+	}
+	if err != nil {
+		return 0
+	}
+	return epoch
 }
 
 // scalar derives a key of P-256. A value that is no key has a chance of 2⁻³²; the next number gives another one.

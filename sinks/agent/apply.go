@@ -33,7 +33,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if site.Facets[step.Facet].Once {
 		items = ofStep(items, step)
 	}
-	items = withRequests(onlyAsked(items, step), step)
+	items = withRequests(onlyAsked(items, step), step, m.tlsCertificates())
 	items, missing := giveSecrets(items, m.getter(), m.hashToSet)
 	if err := unable(step, items, missing); err != nil {
 		return err

@@ -96,12 +96,43 @@ func compareCertificate(s *site.FacetState, i item.Item, by driver.TLSCertificat
 	}
 	if err == nil && is.Serial != "" {
 		s.Signed = with(s.Signed, item.ID(i.Key), is.Serial)
+		compareList(s, i, by)
+	}
+}
+
+// compareList says whether a system has the present lists of revoked certificates. It is not known to have any where
+// its certificate is not ours.
+func compareList(s *site.FacetState, i item.Item, by driver.TLSCertificates) {
+	field := item.Name(i.Key, "revocationList")
+	if i.Fields["revocationList"] == "" {
+		delete(s.Have, field)
+		return
+	}
+	have, until, _ := strings.Cut(s.Have[field], " until ")
+	present, err := by.Lists()
+	isDigest := strings.HasPrefix(have, digestPrefix)
+	switch {
+	case err != nil:
+		cannot(s, err, field)
+	case isDigest && have == item.Digest([]byte(present)):
+		s.Have[field] = item.ListCurrent
+	case isDigest:
+		s.Have[field] = "an earlier list"
+		s.Due = append(s.Due, field)
+	case have == item.ListCurrent:
+		s.Have[field] = "its own claim"
+	}
+	if at, err := time.Parse(time.RFC3339, until); err == nil && isDigest {
+		if s.ListsUntil == nil {
+			s.ListsUntil = map[string]time.Time{}
+		}
+		s.ListsUntil[item.ID(i.Key)] = at.UTC()
 	}
 }
 
 // withRequests says which certificates of a step are to be signed: those of which more differs than whom it trusts, or
 // who has read it. A key that was another account's is replaced: that account may have read it.
-func withRequests(items []item.Item, step site.Step) []item.Item {
+func withRequests(items []item.Item, step site.Step, by driver.TLSCertificates) []item.Item {
 	for at, i := range items {
 		if item.Kind(i.Key) != item.KindCertificates {
 			continue
@@ -114,6 +145,9 @@ func withRequests(items []item.Item, step site.Step) []item.Item {
 		body.Sign = slices.ContainsFunc(step.Changes, func(c site.Change) bool {
 			return c.Field == key || c.Field == key+".owner" || c.Field == key+".usage" || c.Field == key+".life" || c.Field == key+".names" && !strings.HasSuffix(c.Have, notRead)
 		})
+		if body.HasList && by.Lists != nil {
+			body.List, _ = by.Lists() // without them those on the system stay
+		}
 		fields := maps.Clone(body.Fields())
 		fields["names"] = item.ToSign
 		items[at] = item.New(i.Key, fields, body)

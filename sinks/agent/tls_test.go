@@ -80,7 +80,7 @@ func TestWithRequests(t *testing.T) {
 		"owner":    {site.Change{Field: "config.certificates.web.owner"}, true}, "authorities": {site.Change{Field: "config.certificates.web.authorities"}, false},
 		"another one": {site.Change{Field: "config.certificates.other.names"}, false},
 	} {
-		items := withRequests([]item.Item{item.New("certificates.web", nil, item.Certificate{})}, site.Step{Facet: site.FacetConfig, Changes: []site.Change{c.change}})
+		items := withRequests([]item.Item{item.New("certificates.web", nil, item.Certificate{})}, site.Step{Facet: site.FacetConfig, Changes: []site.Change{c.change}}, driver.TLSCertificates{})
 		var body item.Certificate
 		if err := json.Unmarshal(items[0].Body, &body); err != nil || body.Sign != c.signs || items[0].Fields["names"] != item.ToSign {
 			t.Errorf("%s: %+v, %v", name, body, err)
@@ -136,5 +136,48 @@ func TestSigning(t *testing.T) {
 	lost := &signing{ctx: t.Context(), by: by, items: items, keys: func() ([]string, error) { return nil, driver.ErrUnreachable }}
 	if _, b := lost.supply(wire.Want{For: "certificates.web", Sign: &wire.Sign{}}); b.Refused == "" || len(asked) != 1 {
 		t.Errorf("without its host keys: %+v", b)
+	}
+}
+
+// Which lists of revoked certificates a system has is held against the daemon's. An earlier one is due, and no drift.
+func TestCompareLists(t *testing.T) {
+	t.Parallel()
+	const key, digest = "certificates.web", "sha256:0123456789abcdef0123456789abcdef"
+	present := item.Digest([]byte("present"))
+	for name, c := range map[string]struct {
+		says, have, cannot string
+		err                error
+		due, until         bool
+	}{
+		"the present one":        {says: present + " until 2026-03-01T12:00:00Z", have: item.ListCurrent, until: true},
+		"an earlier one":         {says: digest + " until 2026-03-01T12:00:00Z", have: "an earlier list", due: true, until: true},
+		"none":                   {},
+		"changed by hand":        {says: "changed by hand: x", have: "changed by hand: x"},
+		"its own claim":          {says: item.ListCurrent, have: "its own claim"},
+		"an end that is no time": {says: present + " until \x1b[2J", have: item.ListCurrent},
+		"the daemon has none":    {says: digest, err: errors.New("no list"), have: digest, cannot: "no list"},
+	} {
+		n := &site.Node{Name: "n1", System: site.System{Certificates: map[string]site.TLS{"web": {RevocationList: true}}}, References: site.References{TLS: []string{"x"}, TLSNames: []string{"n1"}}}
+		m := &machine{tls: driver.TLSCertificates{
+			Valid: func(string, string) (site.TLSCertificate, string, error) {
+				return site.TLSCertificate{Serial: "7", Names: []string{"n1"}}, "", nil
+			},
+			Lists: func() (string, error) { return "present", c.err },
+		}}
+		state := site.FacetState{Seen: time.Now(), Have: site.Values{key + ".names": digest}}
+		if c.says != "" {
+			state.Have[key+".revocationList"] = c.says
+		}
+		seen := site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetConfig: state}}
+		m.compareTLS(n, &seen)
+		got := seen.Facets[site.FacetConfig]
+		if got.Have[key+".revocationList"] != c.have || got.Cannot[key+".revocationList"] != c.cannot || slices.Contains(got.Due, key+".revocationList") != c.due || got.ListsUntil["web"].IsZero() == c.until {
+			t.Errorf("%s: have %q, cannot %q, due %q, until %v", name, got.Have[key+".revocationList"], got.Cannot, got.Due, got.ListsUntil)
+		}
+		items := withRequests([]item.Item{item.New(key, nil, item.Certificate{HasList: true})}, site.Step{Facet: site.FacetConfig, Changes: []site.Change{{Field: "config." + key + ".revocationList"}}}, m.tls)
+		var body item.Certificate
+		if err := json.Unmarshal(items[0].Body, &body); err != nil || body.Sign || body.List != "present" && c.err == nil {
+			t.Errorf("%s: the step has %+v, %v", name, body, err)
+		}
 	}
 }

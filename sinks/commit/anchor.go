@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,12 @@ import (
 
 // termFile is the file that says which daemon acts for the site.
 const termFile = "term.json"
+
+// revokedFile has the lists of revoked TLS certificates, in PEM.
+const revokedFile = "revoked.pem"
+
+// maxRevoked bounds how much of it is read, in bytes.
+const maxRevoked = 16 << 20
 
 // maxFile bounds how much of a file on the branch is read, in bytes. Others may write to the branch.
 const maxFile = 1 << 20
@@ -164,4 +171,37 @@ func (r *Reporter) Sealed(ctx context.Context) ([]site.Sealed, error) {
 		err = nil
 	}
 	return all, err
+}
+
+// RevocationLists implements engine.Anchor.
+func (r *Reporter) RevocationLists(ctx context.Context) (all []string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	files, _, err := r.files(ctx)
+	if errors.Is(err, repo.ErrNoBranch) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status branch %s: %w", r.branch, err)
+	}
+	text, err := readBounded(files, revokedFile, maxRevoked)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		all = append(all, string(pem.EncodeToMemory(block)))
+	}
+	return all, err
+}
+
+// stageRevoked writes the lists of revoked certificates. Without one the file stays: a daemon that has none knows less.
+func (r *Reporter) stageRevoked(lists []site.RevocationList) error {
+	if len(lists) == 0 {
+		return nil
+	}
+	var text []byte
+	for _, l := range lists {
+		text = append(text, l.PEM...)
+	}
+	return r.tree.Set(revokedFile, text)
 }

@@ -156,7 +156,7 @@ func (r *Reporter) mention(tree *repo.Tree) error {
 		return err
 	}
 	foreign := slices.DeleteFunc(names, func(name string) bool {
-		return name == pageFile || name == summaryFile || name == termFile || name == nodesFolder+"/" || name == erasedFolder+"/"
+		return name == pageFile || name == summaryFile || name == termFile || name == revokedFile || name == nodesFolder+"/" || name == erasedFolder+"/" || name == incidentsFolder+"/"
 	})
 	if len(foreign) > 0 {
 		r.log.Warn("status branch holds files that are not Slipway's, which are kept", "site", r.site, "branch", r.branch, "files", strings.Join(foreign[:min(len(foreign), 5)], " "), "count", len(foreign))

@@ -43,6 +43,9 @@ func (r *Reporter) stage(rep *site.Report) error {
 	if err := r.stageIncidents(&rep.Status); err != nil {
 		return err
 	}
+	if err := r.stageRevoked(rep.RevocationLists); err != nil {
+		return err
+	}
 	if r.nodes == nil {
 		r.nodes, r.tidy = make(map[string]*written, len(rep.Status.Nodes)), false
 	}

@@ -25,6 +25,7 @@ const (
 	keyFile   = "key.pem"
 	certFile  = "cert.pem"
 	trustFile = "ca.pem"
+	listFile  = "crl.pem" // of revoked certificates, if the design asks for it
 )
 
 const (
@@ -50,6 +51,10 @@ type madeCertificate struct {
 	// Reload lists the units that have not read it since the boot Boot. At the next boot they start with it.
 	Reload []string `json:"reload,omitempty"`
 	Boot   string   `json:"boot,omitempty"`
+	// List is the item.Digest of the lists of revoked certificates that Slipway put here, FormerList that of those
+	// before; empty without any.
+	List       string `json:"list,omitempty"`
+	FormerList string `json:"formerList,omitempty"`
 }
 
 func linkOf(key string) string { return tlsFolder + "/" + item.ID(key) }
@@ -120,6 +125,9 @@ func (w *work) seeCertificate(key string, made madeCertificate) error {
 	}
 	have("authorities", item.Authorities(string(trust)))
 	if digest, err = w.tree.Digest(w.ctx, path.Join(tlsFolder, made.Folder, certFile), maxPEM); err != nil {
+		return err
+	}
+	if err := w.seeList(key, made); err != nil {
 		return err
 	}
 	unit, err := w.unheardBy(made)
@@ -263,7 +271,7 @@ func (w *work) signed(key string, body item.Certificate, uid, gid int) (made mad
 	if err := w.tree.Put(path.Join(at, certFile), chain, publicMode, 0, 0); err != nil {
 		return made, err
 	}
-	return madeCertificate{Folder: folder, Key: item.Digest(private), Reload: made.Reload, Boot: made.Boot}, nil
+	return madeCertificate{Folder: folder, Key: item.Digest(private), Reload: made.Reload, Boot: made.Boot, List: made.List}, nil
 }
 
 // useCertificate completes the folder of a certificate and has the link point to it. Then no other folder stays. The
@@ -282,6 +290,11 @@ func (w *work) useCertificate(key string, made madeCertificate, body item.Certif
 	if err != nil {
 		return err
 	}
+	list, isListed, err := w.listToPut(made, e.Target, body)
+	if err != nil {
+		return err
+	}
+	so = so && isListed
 	if !so || e.Target != made.Folder {
 		var noted madeCertificate
 		w.items.Load(key, nil, &noted)
@@ -292,12 +305,16 @@ func (w *work) useCertificate(key string, made madeCertificate, body item.Certif
 			made.Former, made.FormerKey = noted.Former, noted.FormerKey
 		}
 		w.mustHear(&made, body.Reload)
+		made.List, made.FormerList = digestOf(list), noted.List
 		if err := w.items.Note(key, made); err != nil {
 			return err
 		}
 	}
 	if !so {
 		if err := w.tree.Put(path.Join(at, trustFile), []byte(body.Trust), publicMode, 0, 0); err != nil {
+			return err
+		}
+		if err := w.putList(path.Join(at, listFile), list); err != nil {
 			return err
 		}
 	}
@@ -341,7 +358,7 @@ func (w *work) clearCertificates(name, keep string) error {
 		if !is || len(digest) != 12 || folder == keep {
 			continue
 		}
-		for _, file := range []string{keyFile, certFile, trustFile} {
+		for _, file := range []string{keyFile, certFile, trustFile, listFile} {
 			if err := w.tree.Remove(path.Join(tlsFolder, folder, file)); err != nil {
 				return err
 			}
