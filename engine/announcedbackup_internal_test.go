@@ -29,3 +29,26 @@ func TestRecordsFromABackupAndAnAnnouncedPassword(t *testing.T) {
 		}
 	}
 }
+
+// A password that was named as the next one and never sent keeps nobody from another epoch, also a lower one, on the same host
+// or on one that is built again.
+func TestAnnouncedPasswordThatWasNeverSent(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		for _, epoch := range []int{1, 2, 4} {
+			b := withBranch(owned(t, newRotationRack(t, "plain", 1)))
+			b.designs("bmc-own", 3, own)
+			b.start()
+			if !b.e.tellBranch(t.Context()) || b.sealed.Passwords["slipway"].Offered.Epoch != 3 {
+				t.Fatalf("not named: %+v", b.sealed.Passwords)
+			}
+			if lost {
+				b.lose()
+			}
+			b.designs("bmc-own", epoch, own)
+			b.reaches("another epoch", epoch, 0)
+			if c := b.m.Counts(); c.Denied > 0 {
+				t.Errorf("lost %t, epoch %d: %d were denied", lost, epoch, c.Denied)
+			}
+		}
+	}
+}

@@ -123,12 +123,16 @@ func (w *worker) derivedLoginEnded(ctx context.Context, from string, as site.Der
 	if !w.job().memory.Recorded.Accounts[as.Account].IsOf(from) {
 		return nil
 	}
+	alone := w.e.isAlone()
 	return w.savePassword(ctx, from, as.Account, func(u *site.AccountUse) {
 		proven, offered, nothing := isProven(*u, as, digest), isOffered(*u, as, digest), nothingKnown(*u)
 		switch {
 		case accepted && proven:
 			// Another one may be offered all the same: a step may have logged in anew before it was set.
 			u.Proven, u.ProvenDenied, u.Tries, u.TriedAt, u.Tried = digest, false, 0, time.Time{}, ""
+			if alone && !u.IsSent() { // an earlier daemon named it, and did not set it
+				u.OfferedAs, u.OfferedDenied = site.Derived{}, false
+			}
 		case accepted && (offered || nothing):
 			u.Proven, u.ProvenAs, u.ProvenAt, u.Highest = digest, as, time.Now(), max(u.Highest, as.Epoch)
 			u.Offered, u.OfferedAs, u.ProvenDenied, u.OfferedDenied, u.Tries, u.TriedAt, u.Tried = "", site.Derived{}, false, false, 0, time.Time{}, ""

@@ -198,6 +198,13 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 	return ""
 }
 
+// isAlone reports whether nothing of the previous term can be under way any more.
+func (e *Engine) isAlone() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !time.Now().Before(e.term.settled)
+}
+
 // termGate passes a write only while the site's term is held. A destructive step, and one that replaces derived
 // passwords, also waits for what the previous term may have under way, unless that term's session on the machine is known
 // to be over: then the machine accepts nothing of it any more.

@@ -57,12 +57,39 @@ func (r *Reporter) published(ctx context.Context) (lookup, error) {
 	if err != nil {
 		return lookup{}, err
 	}
-	is := lookup{head: head}
-	if err := readJSON(files, termFile, &is.claim); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	is, err := claimIn(files, head)
+	if err != nil {
 		return lookup{}, err
 	}
 	r.known = is
 	return is, nil
+}
+
+// claimIn reads the claim in the files of a commit; zero for none.
+func claimIn(files fs.FS, head string) (lookup, error) {
+	is := lookup{head: head}
+	if err := readJSON(files, termFile, &is.claim); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return lookup{}, err
+	}
+	return is, nil
+}
+
+// noteClaim notes the claim at the head of the branch, which is about to be written. One that cannot be read is nobody's.
+func (r *Reporter) noteClaim(store *repo.Store, head string) error {
+	files, err := store.Files(head)
+	if err != nil {
+		return err
+	}
+	if is, err := claimIn(files, head); err == nil {
+		r.known = is
+	}
+	return nil
+}
+
+// isOvertaken reports whether another daemon has published its claim since this one has.
+func (r *Reporter) isOvertaken() bool {
+	is := r.known.claim.Instance
+	return r.own != "" && is != "" && is != r.own
 }
 
 // files are the files at the head of the branch.
@@ -126,16 +153,19 @@ func (r *Reporter) Claim(ctx context.Context, c, before site.TermClaim) error {
 	if err != nil {
 		return err
 	}
-	r.known = lookup{r.tree.Head(), c}
+	r.known, r.own = lookup{r.tree.Head(), c}, c.Instance
 	return nil
 }
 
-// Seal implements engine.Anchor. It makes a separate commit.
+// Seal implements engine.Anchor. It makes a separate commit. Like Report, it fails with site.ErrClaimed once another daemon acts.
 func (r *Reporter) Seal(ctx context.Context, n site.NodeStatus) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text := fmt.Sprintf("status: %s uses an approval\n\n%s%s\n", n.Name, trailerSite, r.site)
 	return r.bring(ctx, text, func() error {
+		if r.isOvertaken() {
+			return site.ErrClaimed
+		}
 		delete(r.nodes, n.Name) // the next report has more of the node
 		data, err := nodeJSON(n)
 		if err != nil {

@@ -52,16 +52,52 @@ func TestClaimFollowsTheOneBefore(t *testing.T) {
 	if got := published(t, a); got != claim(9, "b") {
 		t.Errorf("a reads %+v", got)
 	}
-	report(t, a, healthy(3)) // of a daemon that does not know yet
-	if got := published(t, b); got != claim(9, "b") {
-		t.Errorf("a report has replaced the claim by %+v", got)
-	}
 	report(t, b, healthy(2))
 	if got := g.Git("ls-tree", "--name-only", branch); !strings.Contains(got, termFile) {
 		t.Errorf("the branch has %s", got)
 	}
 	if err := a.Claim(t.Context(), claim(3, "a3"), claim(2, "a2")); !errors.Is(err, site.ErrClaimed) {
 		t.Errorf("published over another claim: %v", err)
+	}
+}
+
+// A daemon that was stopped in the middle of a report, and goes on once another one acts for the site, writes nothing: the
+// other one does not look for that, and goes by what it has written itself.
+func TestReportOfADaemonThatWasOvertaken(t *testing.T) {
+	for name, learns := range map[string]bool{"it does not know yet": false, "it has read the claim": true} {
+		t.Run(name, func(t *testing.T) {
+			g := repotest.InitBare(t)
+			a, b := reporter(t, g), reporter(t, g)
+			if err := a.Claim(t.Context(), claim(1, "a"), site.TermClaim{}); err != nil {
+				t.Fatal(err)
+			}
+			report(t, a, healthy(2))
+			if err := b.Claim(t.Context(), claim(2, "b"), published(t, b)); err != nil {
+				t.Fatal(err)
+			}
+			report(t, b, healthy(3))
+			head := g.Git("rev-parse", branch)
+			if learns {
+				published(t, a)
+			}
+			if err := a.Report(t.Context(), healthy(1)); !errors.Is(err, site.ErrClaimed) {
+				t.Errorf("a report: %v", err)
+			}
+			if err := a.Seal(t.Context(), healthy(1).Status.Nodes[0]); !errors.Is(err, site.ErrClaimed) {
+				t.Errorf("a sealed node: %v", err)
+			}
+			if got := g.Git("rev-parse", branch); got != head {
+				t.Errorf("the branch has moved: %s", g.Git("show", "--stat", branch))
+			}
+			report(t, b, healthy(4))
+			g.Git("update-ref", "-d", "refs/heads/"+branch)
+			report(t, a, healthy(1)) // nobody's claim is there
+			g.Git("update-ref", "refs/heads/"+branch, head)
+			if err := a.Claim(t.Context(), claim(3, "a3"), published(t, a)); err != nil { // a person had it take over
+				t.Fatal(err)
+			}
+			report(t, a, healthy(2))
+		})
 	}
 }
 

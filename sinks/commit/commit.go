@@ -42,6 +42,8 @@ type Reporter struct {
 
 	mu    sync.Mutex // held for each use of the branch
 	known lookup
+	// own is the instance of the daemon's own claim; empty before it has published one.
+	own string
 }
 
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
@@ -56,11 +58,17 @@ func New(remote repo.Remote, name string, log *slog.Logger) (*Reporter, error) {
 
 // Report updates the branch to a report with at most one commit. If nothing on the branch changes, there is no
 // commit and no traffic. If another writer was faster, Report tries again on top of that commit. After an error it
-// forgets the branch, and the next call reads it again.
+// forgets the branch, and the next call reads it again. If another daemon has published its claim over ours, Report fails
+// with site.ErrClaimed and changes nothing: that daemon does not look for what others write.
 func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.bring(ctx, message(&rep), func() error { return r.stage(&rep) })
+	return r.bring(ctx, message(&rep), func() error {
+		if r.isOvertaken() {
+			return site.ErrClaimed
+		}
+		return r.stage(&rep)
+	})
 }
 
 // bring changes the branch by one commit. If another writer was faster, it tries again on top of that commit.
@@ -112,6 +120,7 @@ func (r *Reporter) open(ctx context.Context) (*repo.Tree, error) {
 	head, err := r.remote.Fetch(ctx, store, r.branch, "")
 	switch {
 	case errors.Is(err, repo.ErrNoBranch):
+		r.known = lookup{}
 		return repo.NewTree(), nil
 	case err != nil:
 		return nil, err
@@ -121,6 +130,9 @@ func (r *Reporter) open(ctx context.Context) (*repo.Tree, error) {
 	}
 	tree, err := store.Tree(head)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.noteClaim(store, head); err != nil {
 		return nil, err
 	}
 	store.DropContents()
