@@ -25,7 +25,7 @@ func TestSharedSectionsHideWhatRightsHide(t *testing.T) {
 		page := func(who, path string) string {
 			_, text, _ := sends(t, as(who+"@example.org"), "GET", "https://127.0.0.1"+path, "")
 			text, _, _ = strings.Cut(text, "<footer>") // with the time of the page
-		return timeless(text)
+			return timeless(text)
 		}
 		kept := func() map[sharedKey]func() (template.HTML, error) {
 			f.pages.shared.mu.Lock()
