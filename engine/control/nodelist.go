@@ -145,13 +145,20 @@ func nodesOf(c *call) (any, error) {
 // pageOfNodes are nodes behind one, that are chosen and shown.
 func pageOfNodes(nodes []site.NodeStatus, chooses func(*site.NodeStatus) bool, after string, limit uint64, shown func(node string) bool) NodePage {
 	page := NodePage{Nodes: []site.NodeStatus{}, Counts: map[site.State]int{}}
+	var state site.State
+	alike := 0 // nodes that come one after the other: most are in the same state
 	for i := range nodes {
 		n := &nodes[i]
 		if !shown(n.Name) {
 			continue
 		}
+		if n.State != state && alike > 0 {
+			page.Counts[state] += alike
+			alike = 0
+		}
+		state = n.State
+		alike++
 		page.All++
-		page.Counts[n.State]++
 		if chooses != nil && !chooses(n) {
 			continue
 		}
@@ -163,6 +170,9 @@ func pageOfNodes(nodes []site.NodeStatus, chooses func(*site.NodeStatus) bool, a
 		default:
 			page.Next = page.Nodes[len(page.Nodes)-1].Name
 		}
+	}
+	if alike > 0 {
+		page.Counts[state] += alike
 	}
 	return page
 }

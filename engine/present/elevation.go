@@ -27,6 +27,9 @@ type ElevationView struct {
 	// Shared are the shapes of the document that pictures are put into, which use them together; nil for a picture that is
 	// alone in its document.
 	Shared Symbols
+	// Apart has the document define the shapes, by Shared.SVG, and no picture: then each can be replaced by itself. All
+	// states have their shapes in it.
+	Apart bool
 	// Link returns the address of a node's page; nil for no links.
 	Link func(node string) string
 	// Only chooses nodes; nil for all. Racks without one of them are left out. In the

@@ -223,3 +223,39 @@ func BenchmarkElevations(b *testing.B) {
 		b.ReportMetric(float64(size)/float64(len(racks)), "bytes/rack")
 	}
 }
+
+// Pictures whose shapes are apart define none, use only those that the document defines, and a machine that changes its state
+// changes no shape of the document.
+func TestShapesApart(t *testing.T) {
+	draw := func(state site.State) (pictures, shapes string) {
+		racks, nodes := aRack()
+		nodes[0].State = state
+		view := present.ElevationView{Shared: present.Symbols{}, Apart: true}
+		var b strings.Builder
+		for _, e := range present.Elevations(racks, nodes, view) {
+			if err := e.WriteSVG(&b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.String(), view.Shared.SVG()
+	}
+	pictures, shapes := draw(site.InSync)
+	if strings.Contains(pictures, "<defs>") || strings.Contains(pictures, `id="`) {
+		t.Error("a picture defines shapes")
+	}
+	used := strings.Split(pictures, `<use href="#`)[1:]
+	for _, use := range used {
+		id, _, _ := strings.Cut(use, `"`)
+		if strings.Count(shapes, `id="`+id+`"`) != 1 {
+			t.Errorf("the document defines %s %d times", id, strings.Count(shapes, `id="`+id+`"`))
+		}
+	}
+	if len(used) < 10 {
+		t.Errorf("the pictures use %d shapes", len(used))
+	}
+	for _, state := range site.States {
+		if other, now := draw(state); now != shapes || (other == pictures) != (state == site.InSync) {
+			t.Errorf("%s: other shapes, or no other picture", state)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package present
 import (
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -48,15 +49,34 @@ type rackDrawing struct {
 
 // Symbols are the shapes that a document has already, by id: the pictures in it draw each once, and use it. Equal ids
 // are of equal shapes.
-type Symbols map[string]bool
+type Symbols map[string]string
 
-// use places a shape, whose upper left corner is at 0 0, and defines it where the document does not have it yet.
-func (d *rackDrawing) use(id string, x, y int, shape func() string) {
-	if !d.has[id] {
-		d.has[id] = true
-		d.put(`<defs>%s</defs>`, shape())
+// SVG is a picture that shows nothing, and defines all shapes for those that use them.
+func (s Symbols) SVG() string {
+	var b strings.Builder
+	b.WriteString(`<svg class="hide" width="0" height="0" aria-hidden="true"><defs>`)
+	for _, id := range slices.Sorted(maps.Keys(s)) {
+		b.WriteString(s[id])
 	}
+	b.WriteString("</defs></svg>\n")
+	return b.String()
+}
+
+// use places a shape, whose upper left corner is at 0 0.
+func (d *rackDrawing) use(id string, x, y int, shape func() string) {
+	d.define(id, shape)
 	d.put(`<use href="#%s" x="%d" y="%d"/>`, id, x, y)
+}
+
+// define defines a shape where the document does not have it yet.
+func (d *rackDrawing) define(id string, shape func() string) {
+	if _, has := d.has[id]; has {
+		return
+	}
+	d.has[id] = shape()
+	if !d.e.view.Apart {
+		d.put(`<defs>%s</defs>`, d.has[id])
+	}
 }
 
 func (d *rackDrawing) put(format string, args ...any) { fmt.Fprintf(&d.body, format, args...) }
@@ -189,19 +209,35 @@ func (v ElevationView) lookOf(n *site.NodeStatus) look {
 	if v.Merging != nil {
 		return mergingLook(v.mergingOf(n))
 	}
-	state := n.State
-	if stateShapes[state] == "" {
-		state = site.Unknown
-	}
-	l := look{class: string(state), sign: stateShapes[state], id: fmt.Sprintf("s%d", slices.Index(site.States, state)), mark: Mark(n), about: description(n), alert: len(Troubles(n)) > 0, unseen: n.Seen.IsZero()}
+	l := stateLook(n.State)
+	l.mark, l.about, l.alert, l.unseen = Mark(n), description(n), len(Troubles(n)) > 0, n.Seen.IsZero()
 	if l.unseen {
 		l.id = "n" + l.id
 	}
 	return l
 }
 
+// stateLook is what all machines in a state have in common that were seen.
+func stateLook(state site.State) look {
+	if stateShapes[state] == "" {
+		state = site.Unknown
+	}
+	return look{class: string(state), sign: stateShapes[state], id: fmt.Sprintf("s%d", slices.Index(site.States, state))}
+}
+
 // box draws the box of a machine, with the sign of its state.
 func (d *rackDrawing) box(l look, x, y, wide, high int) {
+	id, shape := l.shape(wide, high)
+	if d.e.view.Apart && d.e.view.Merging == nil { // the shapes stay as they are when a machine is the first one in a state
+		for _, state := range site.States {
+			d.define(stateLook(state).shape(wide, high))
+		}
+	}
+	d.use(id, x, y, shape)
+}
+
+// shape is the box of a look and a size, and its id.
+func (l look) shape(wide, high int) (id string, draw func() string) {
 	class, id := l.class, fmt.Sprintf("%s-%d", l.id, wide)
 	if high != unitHigh {
 		id += fmt.Sprintf("x%d", high)
@@ -209,10 +245,10 @@ func (d *rackDrawing) box(l look, x, y, wide, high int) {
 	if l.unseen {
 		class += " unseen"
 	}
-	d.use(id, x, y, func() string {
+	return id, func() string {
 		return fmt.Sprintf(`<g id="%s" class="rackshape %s"><rect class="box" x="1" y="1" width="%d" height="%d" rx="2"/><rect class="badge" x="1" y="1" width="%d" height="%d" rx="2"/><path class="sign" transform="translate(3 4)" d="%s"/></g>`,
 			id, class, wide-2, high-2, badgeWide-2, high-2, l.sign)
-	})
+	}
 }
 
 // words writes a machine's name and mark: the mark at the right, or below the name where

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,7 +240,7 @@ func TestBrowserInStorm(t *testing.T) {
 		size, lasts, paths = 9_994, 30*time.Second, append(paths, "/nodes?state=blocked", "/racks")
 	}
 	b := browser.Open(t)
-	f := &fleet{said: "as it says", reason: "Installs generation 2", size: size}
+	f := &fleet{said: "as it says", reason: "Installs generation 2", size: size, racked: true}
 	h := houseOf(t, f)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -291,6 +292,44 @@ func TestBrowserInStorm(t *testing.T) {
 		if all := w.Complaints(); len(all) > 0 {
 			t.Error(all)
 		}
+	}
+}
+
+// A change of one machine replaces the picture of its rack and no other. Where all racks change, each is put into its place by
+// itself, and in the end all of them are as on a page that is opened then.
+func TestBrowserReplacesOneRack(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2", size: 954, racked: true}
+	h := houseOf(t, f)
+	w := b.Window(t, desk)
+	w.Early(`window.sent = []; window.EventSource = class extends EventSource { constructor(of) { super(of); this.addEventListener("change", e => sent.push(Object.keys(JSON.parse(e.data)).join(" "))); } };`)
+	w.Go(h.at("/sites/berlin/racks"))
+	w.Until(`sent.length && document.getElementById("alive").textContent === "· live"`)
+	w.Get(`window.sent = [], window.of = name => document.getElementById("rack-" + name), window.first = of("r1"), window.other = of("r2"), null`, nil)
+	f.happens("Installs generation 3")
+	w.Until(`of("r1").textContent.includes("Installs generation 3")`)
+	var got struct {
+		Sent            []string
+		Replaced, Other bool
+	}
+	w.Get(`({ Sent: sent, Replaced: of("r1") !== first, Other: of("r2") === other })`, &got)
+	if !got.Replaced || !got.Other || len(got.Sent) != 1 || got.Sent[0] != "rack-r1" {
+		t.Errorf("a change in rack r1: %+v", got)
+	}
+	for range 3 {
+		f.turns(1)
+		w.Until(fmt.Sprintf(`[...document.querySelectorAll("#list figure")].every(r => r.textContent.includes("Turn %d of the storm"))`, f.storm))
+	}
+	var same []bool
+	w.Get(`fetch(location.href).then(answer => answer.text()).then(text => {
+		const now = new DOMParser().parseFromString(text, "text/html");
+		return ["glyphs", "list"].map(id => now.getElementById(id).outerHTML === document.getElementById(id).outerHTML);
+	})`, &same)
+	if !slices.Equal(same, []bool{true, true}) {
+		t.Errorf("the open page is as one that is opened now: its shapes and its racks %v", same)
+	}
+	if all := w.Complaints(); len(all) > 0 {
+		t.Error(all)
 	}
 }
 

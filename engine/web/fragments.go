@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// mostAlone is how many rows are sent by themselves: a browser puts many into their places more slowly than all of them at once.
+// mostAlone is how many rows are sent by themselves: a browser puts many into their places more slowly than all of them at
+// once. Pictures always are: the script puts them into their places one after the other, and does other work between.
 const mostAlone = 8
 
 const (
 	sectionBegin, sectionEnd = `<section id="`, `</section>`
 	rowBegin, rowEnd         = `<tr id="`, `</tr>`
+	pictureBegin, pictureEnd = `<figure id="`, `</figure>`
 )
 
 // fragments are the sections of a page, by id: the parts that change by themselves. No section has another one in it.
@@ -45,32 +47,37 @@ func cut(text, begin, end string) (all map[string]string, rest string) {
 	return all, b.String()
 }
 
-// differing are the parts that have changed: sections, or some rows of one where the rest of it is as it was.
+// differing are the parts that have changed: sections, or some rows and pictures of one where the rest of it is as it was.
 func differing(before, now map[string]string) map[string]string {
 	changed := map[string]string{}
 	for id, text := range now {
 		if text == before[id] {
 			continue
 		}
-		was, aroundThem := cut(before[id], rowBegin, rowEnd)
-		rows, around := cut(text, rowBegin, rowEnd)
-		if !isSame(around, aroundThem) {
-			changed[id] = text
-			continue
-		}
-		some := map[string]string{}
-		for id, row := range rows {
-			if !isSame(row, was[id]) {
-				some[id] = row
-			}
-		}
-		if len(some) > mostAlone {
+		picturesBefore, was := cut(before[id], pictureBegin, pictureEnd)
+		pictures, rest := cut(text, pictureBegin, pictureEnd)
+		rowsBefore, was := cut(was, rowBegin, rowEnd)
+		rows, rest := cut(rest, rowBegin, rowEnd)
+		some := unlike(rowsBefore, rows)
+		if !isSame(rest, was) || len(some) > mostAlone {
 			changed[id] = text
 			continue
 		}
 		maps.Copy(changed, some)
+		maps.Copy(changed, unlike(picturesBefore, pictures))
 	}
 	return changed
+}
+
+// unlike are the elements that are not as they were before.
+func unlike(before, now map[string]string) map[string]string {
+	some := map[string]string{}
+	for id, text := range now {
+		if !isSame(text, before[id]) {
+			some[id] = text
+		}
+	}
+	return some
 }
 
 // isSame says whether two parts are the same but for time.

@@ -27,7 +27,8 @@ const (
 
 // hub renders open pages. One rendering is for all viewers of a page who may do the same.
 type hub struct {
-	site *Site
+	site   *Site
+	shared shared
 
 	mu     sync.Mutex
 	topics map[string]*topic // by rights and page
@@ -361,6 +362,7 @@ func (h *hub) render(ctx context.Context, t *topic, o *openPage, since time.Time
 		return h.render(ctx, t, o, since, now)
 	}
 	loaded := time.Now()
+	page.open = true
 	if now.parts == nil || now.answers != page.answers {
 		text, err := h.site.render(o.name, "main", page)
 		if err != nil {

@@ -228,3 +228,32 @@ func TestRightsOfSomeNodes(t *testing.T) {
 		all[key] = name
 	}
 }
+
+// Of pictures, all that differ are sent, each by itself, however many they are; where something around them differs, the section
+// is sent with all of them.
+func TestChangedPicturesAreSentAlone(t *testing.T) {
+	part := func(total string, states ...string) map[string]string {
+		text := `<section id="glyphs"></section><section id="list"><p>` + total + `</p>`
+		for i, state := range states {
+			text += fmt.Sprintf(`<figure id="rack-r%d"><svg><a><title>%s</title></a></svg></figure>`, i, state)
+		}
+		return fragments([]byte(text + `</section>`))
+	}
+	calm, storm := make([]string, 3*mostAlone), make([]string, 3*mostAlone)
+	for i := range calm {
+		calm[i], storm[i] = "in-sync", "stalled"
+	}
+	one := slices.Clone(calm)
+	one[2] = "stalled"
+	if got := differing(part("24 racks", calm...), part("24 racks", one...)); len(got) != 1 || !strings.HasPrefix(got["rack-r2"], `<figure id="rack-r2">`) || !strings.HasSuffix(got["rack-r2"], "</figure>") {
+		t.Errorf("one rack: %v", got)
+	}
+	if got := differing(part("24 racks", calm...), part("24 racks", storm...)); len(got) != len(calm) || got["list"] != "" {
+		t.Errorf("all racks: %v", got)
+	}
+	for name, now := range map[string]map[string]string{"more racks in all": part("25 racks", one...), "one rack less": part("24 racks", one[1:]...)} {
+		if got := differing(part("24 racks", calm...), now); len(got) != 1 || got["list"] != now["list"] {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

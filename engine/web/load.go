@@ -25,7 +25,8 @@ const (
 type overviewPage struct {
 	control.Overview
 	Events []site.Event
-	Some   bool // only some of the nodes, and nothing of the site
+	Some   bool              // only some of the nodes, and nothing of the site
+	from   *control.Overview // nil for some of the nodes
 }
 
 // Ongoing are the incidents that are not over.
@@ -64,7 +65,7 @@ func overview(q *request) (any, []string, error) {
 	} else if err != nil {
 		return nil, nil, err
 	}
-	p.Overview = *of
+	p.Overview, p.from = *of, of
 	events, err := q.newest()
 	if err != nil {
 		return nil, nil, err

@@ -15,6 +15,7 @@ import (
 
 type racksPage struct {
 	Racks   []rackPicture
+	Shapes  template.HTML // which the pictures use
 	Filter  url.Values
 	Total   int
 	More    string
@@ -70,7 +71,7 @@ func racks(q *request) (any, []string, error) {
 		more.Set("after", found.Next)
 		p.More = "?" + more.Encode()
 	}
-	v := present.ElevationView{Shared: present.Symbols{}, Link: func(node string) string { return "nodes/" + url.PathEscape(node) }} // from this page
+	v := present.ElevationView{Shared: present.Symbols{}, Apart: true, Link: func(node string) string { return "nodes/" + url.PathEscape(node) }} // from this page
 	for i := range found.Racks {
 		drawn, err := picture(&found.Racks[i], v, len(kept) > 0)
 		if err != nil {
@@ -78,6 +79,7 @@ func racks(q *request) (any, []string, error) {
 		}
 		p.Racks = append(p.Racks, drawn)
 	}
+	p.Shapes = template.HTML(v.Shared.SVG()) // of present alone
 	return p, []string{path}, nil
 }
 

@@ -25,12 +25,7 @@ func TestSharedSectionsHideWhatRightsHide(t *testing.T) {
 		page := func(who, path string) string {
 			_, text, _ := sends(t, as(who+"@example.org"), "GET", "https://127.0.0.1"+path, "")
 			text, _, _ = strings.Cut(text, "<footer>") // with the time of the page
-		return timeless(text)
-		}
-		kept := func() map[sharedKey]func() (template.HTML, error) {
-			f.pages.shared.mu.Lock()
-			defer f.pages.shared.mu.Unlock()
-			return f.pages.shared.made
+			return timeless(text)
 		}
 		alone := map[string]string{}
 		for _, who := range whom {
@@ -47,16 +42,22 @@ func TestSharedSectionsHideWhatRightsHide(t *testing.T) {
 						t.Errorf("%s: %s, after %s, is shown another page than alone", path, who, whom[first])
 					}
 				}
-				for key, made := range kept() {
-					text, err := made()
-					if err != nil || strings.Contains(string(text), "/do/") || strings.Contains(string(text), "@example.org") {
-						t.Errorf("%s: section %s depends on who sees it: %v\n%s", path, key.section, err, text)
-					}
-				}
-				// Of those who see the site, a rack and nothing, each has sections of its own.
-				if n, want := len(kept()), map[string]int{"/sites/berlin": 3 * 4, "/sites/berlin/nodes": 3}[path]; want > 0 && n != want {
-					t.Errorf("%s: %d shared sections of %d viewers, not %d", path, n, len(whom), want)
-				}
+			}
+		}
+		shared := map[place]int{}
+		for at, made := range f.pages.shared.made {
+			text, err := made.text()
+			if err != nil || strings.Contains(string(text), "@example.org") || at.rights == "" && strings.Contains(string(text), "/do/") {
+				t.Errorf("%s: section %s depends on who sees it: %v\n%s", at.address, at.section, err, text)
+			}
+			at.rights, at.whole = "", false
+			shared[at]++
+		}
+		// Those who see the site share what depends on no right: the others see some nodes. Ana and Dora have all rights, Bob, Carol,
+		// Eve and Fay others.
+		for section, want := range map[string]int{"verdict": 2, "newest": 2, "persons": 5} {
+			if n := shared[place{name: "overview", address: "/sites/berlin", section: section}]; n != want {
+				t.Errorf("section %s is kept %d times for %d viewers, not %d", section, n, len(whom), want)
 			}
 		}
 		if alone["ana/sites/berlin"] == alone["bob/sites/berlin"] || alone["ana/sites/berlin/nodes"] == alone["carol/sites/berlin/nodes"] {
@@ -112,5 +113,39 @@ func TestSharedSectionsAreMadeWithoutRights(t *testing.T) {
 	}
 	if shares != 2 || len(seen) < 20 {
 		t.Errorf("%d pages share sections, made of %d types", shares, len(seen))
+	}
+}
+
+// A section is made again where what it shows has changed, or after a while, and for nobody who was answered otherwise. Those who
+// ask meanwhile wait for it.
+func TestSectionsAreMadeOnce(t *testing.T) {
+	var s shared
+	at, from, made := place{section: "verdict"}, basis{answers: uint64(1)}, 0
+	get := func(at place, from basis) {
+		t.Helper()
+		if _, err := s.of(at, from, func() (template.HTML, error) { made++; return "", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get(at, from)
+	get(at, from)
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
+	for i, x := range []struct {
+		at   place
+		from basis
+	}{
+		{place{section: "verdict", rights: "may"}, from}, {place{section: "verdict", whole: true}, from}, {place{section: "verdict", address: "?q=x"}, from}, {place{section: "verdict", name: "nodes"}, from}, {place{section: "notes"}, from},
+		{at, basis{answers: uint64(2)}}, {at, basis{answers: uint64(2), moment: 1}}, {at, basis{answers: uint64(2), files: "x"}}, {at, basis{answers: &made}},
+	} {
+		if get(x.at, x.from); made != i+2 {
+			t.Errorf("%+v of %+v is that of another", x.at, x.from)
+		}
+	}
+	for i := range 2 * mostShared {
+		if get(place{address: strings.Repeat("x", i+1)}, from); len(s.made) > mostShared {
+			t.Fatalf("%d sections are kept", len(s.made))
+		}
 	}
 }

@@ -157,6 +157,7 @@ type Shell struct {
 	answers     uint64 // equal for equal answers of the API to equal questions; 0 where none was loaded
 	address     string // of the page, with its query
 	rights      string // of the caller, as rightsOf
+	open        bool   // somebody has the page open, and its script counts times
 }
 
 // view serves one page.

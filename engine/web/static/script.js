@@ -26,25 +26,30 @@
   // not followed.
   const alive = $("alive");
   let pressed = false, waiting = {};
-  const busy = part => {
-    const at = document.activeElement, selected = getSelection();
-    return pressed || at && part.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName) ||
-      !selected.isCollapsed && selected.containsNode(part, true);
+  const busy = (part, selected) => {
+    const at = document.activeElement;
+    return pressed || at && part.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName) || selected?.containsNode(part, true);
   };
   const scroll = (log, to) => { log.scrollTop = Math.min(to, log.scrollHeight); };
   document.querySelectorAll("pre.log").forEach(log => scroll(log, Infinity));
   const plain = part => part.outerHTML.replace(/(<time[^>]*>)[^<]*/g, "$1");
+  // What is around the pictures of a part: each is put into its place by itself.
+  const around = part => plain(part).replace(/(<figure id="[^"]*")[^]*?<\/figure>/g, "$1");
   const replace = (id, html) => {
     const part = $(id), next = document.createElement("template");
     if (!part) return;
     next.innerHTML = html;
-    if (plain(part) === plain(next.content.firstElementChild)) return;
+    const now = next.content.firstElementChild, pictures = now.querySelectorAll("figure[id]");
+    if (plain(part) === plain(now)) return;
+    if (pictures.length && around(part) === around(now)) {
+      for (const picture of pictures) waiting[picture.id] ??= picture.outerHTML;
+      return goOn();
+    }
     const open = [...part.querySelectorAll("details")].map(d => d.open);
     const chosen = part.querySelector("tr.chosen a")?.getAttribute("href");
     const focus = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
     const logs = [...part.querySelectorAll("pre.log")].map(log => log.scrollHeight - log.scrollTop - log.clientHeight < 8 ? Infinity : log.scrollTop);
     const reading = document.activeElement.matches("pre.log") && part.contains(document.activeElement);
-    const now = next.content.firstElementChild;
     part.replaceWith(now);
     now.querySelectorAll("pre.log").forEach((log, i) => { // its end stays in view, or the place that somebody reads
       scroll(log, logs[i] ?? Infinity);
@@ -56,19 +61,33 @@
       if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus();
     }
   };
+  const slice = 8; // milliseconds of script in one frame: between them, keys and the mouse are heard
+  let frame = 0, told;
+  const goOn = () => { frame ||= requestAnimationFrame(() => { frame = 0; show({}); }); };
   const show = parts => {
-    const has = (html, id) => html.includes('id="' + id + '"');
+    const has = (html, id) => html.startsWith("<section ") && html.includes('id="' + id + '"');
+    const selected = getSelection().isCollapsed ? null : getSelection(); // asked once: each time lays the page out
     for (const id in parts) // a section comes with its rows as they are now, also with those that the page does not have yet
       for (const other in waiting) if (other !== id && has(parts[id], other)) delete waiting[other];
     Object.assign(waiting, parts);
+    if (frame) return; // the page is laid out once for each slice
+    const began = performance.now();
     for (const id in waiting) { // a row comes after its section
+      if (performance.now() - began > slice) {
+        goOn();
+        break;
+      }
       const part = $(id), around = part?.parentElement?.closest("section[id]");
       const joins = !part && Object.keys(waiting).some(other => other !== id && has(waiting[other], id));
-      if (part && busy(part) || around && around.id in waiting || joins) continue;
+      if (part && busy(part, selected) || around && around.id in waiting || joins) continue;
       replace(id, waiting[id]);
       delete waiting[id];
     }
-    if (alive && alive.textContent) alive.textContent = Object.keys(waiting).length ? "· changes wait while you select or write" : "· live";
+    if (alive && alive.textContent) alive.textContent = Object.keys(waiting).length && !frame ? "· changes wait while you select or write" : "· live";
+    if (asOf && told && !Object.keys(waiting).length) {
+      asOf.textContent = told.toISOString().slice(0, 19).replace("T", " ") + " UTC";
+      told = undefined;
+    }
     count();
   };
   addEventListener("pointerdown", () => { pressed = true; });
@@ -88,8 +107,8 @@
     source.addEventListener("change", e => {
       over = false;
       lost.hidden = true;
+      told = new Date(Date.now() + skew);
       show(JSON.parse(e.data));
-      if (asOf && !Object.keys(waiting).length) asOf.textContent = new Date(Date.now() + skew).toISOString().slice(0, 19).replace("T", " ") + " UTC";
     });
     source.addEventListener("over", e => { // the daemon answers, and does not make this page any more
       over = true;
