@@ -52,7 +52,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/record/recordtest", "tests/port"},
 	{"engine/member", "engine/record engine/keyfile engine/serve"},
 	{"engine/copies", "engine/artifact engine/record engine/serve engine/site engine/say engine/retry"},
-	{"engine/placement", "engine/site"},
+	{"engine/placement", "engine/site engine/say"},
 	{"engine/incident", "engine/site engine/say engine/item"},
 	{"engine/firstboot", "engine/site engine/item"},
 	{"engine/layout", "engine/site engine/item"},

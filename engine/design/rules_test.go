@@ -54,6 +54,7 @@ var unshown = map[string]string{
 	"hypervisor-full":    "is found where machines are placed; engine/placement has one",
 	"machine-moves":      "is found where machines are placed; engine/placement has one",
 	"bridge-unfit":       "is found where machines are placed; engine/placement has one",
+	"bridge-unknown":     "is found where machines are placed; engine/placement has one",
 	"placed-otherwise":   "is found where machines are placed; engine/placement has one",
 	"unplaced":           "is found where machines are placed; engine/placement has one",
 	"file-too-large":     "needs a file of a megabyte",

@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -98,19 +99,49 @@ func TestAPlacedMachinesBridgeIsTold(t *testing.T) {
 	}
 }
 
-// What the design does not say of a hypervisor's bridges keeps no machine away.
+// A bridge of which the design says too little takes machines, and is told with what is missing.
 func TestUnknownBridgesTakeMachines(t *testing.T) {
-	for name, change := range map[string]func(lab){
-		"no node":           func(l lab) { l.Hypervisors["hv-1"].Node = "" },
-		"no bridges":        func(l lab) { l.Nodes["metal-1"].Bridges = nil },
-		"an internal one":   func(l lab) { l.Nodes["metal-1"].Bridges["br0"] = site.Bridge{} },
-		"a member unknown":  func(l lab) { l.Nodes["metal-1"].Bridges["br0"] = site.Bridge{Members: []string{"veth9"}} },
-		"another of a site": func(l lab) { l.Nodes["metal-1"].Bridges["br1"] = site.Bridge{Networks: []string{"rack-2"}} },
+	const says = "the design does not say which networks the bridge br0 carries, because "
+	for name, c := range map[string]struct {
+		change func(l lab)
+		want   string // of the note; empty for none
+	}{
+		"no node":          {func(l lab) { l.Hypervisors["hv-1"].Node = "" }, ""},
+		"no bridges":       {func(l lab) { l.Nodes["metal-1"].Bridges = nil }, ""},
+		"an internal one":  {func(l lab) { l.Nodes["metal-1"].Bridges["br0"] = site.Bridge{} }, says + "it has neither members nor networks; these machines are plugged into it: vm-1 (eth0 in rack-2)"},
+		"a member unknown": {func(l lab) { l.Nodes["metal-1"].Bridges["br0"] = site.Bridge{Members: []string{"veth9"}} }, says + "its member veth9 is not in the design; "},
+		"no link": {func(l lab) {
+			l.Nodes["metal-1"].Interfaces["eno1"] = site.Interface{}
+			for i := range 4 {
+				l.guest(fmt.Sprintf("vm-%d", i+2), "br0", "data")
+			}
+		}, says + "its member eno1 has no link; these machines are plugged into it: vm-1 (eth0 in rack-2), vm-2 (eth0 in data), vm-3 (eth0 in data) and 2 more"},
+		"a bond without a link": {func(l lab) {
+			n := l.Nodes["metal-1"]
+			n.Bonds, n.Bridges["br0"] = map[string]site.Bond{"bond0": {Members: []string{"eno1"}}}, site.Bridge{Members: []string{"bond0"}}
+		}, says + "its member bond0 has no link; "},
+		"no link, and it has the network": {func(l lab) {
+			l.Nodes["metal-1"].Interfaces["eno1"] = site.Interface{Networks: []string{"rack-2"}}
+		}, ""},
+		"another of a site": {func(l lab) {
+			n := l.Nodes["metal-1"]
+			n.Bridges["br1"], n.Bridges["br0"] = site.Bridge{Networks: []string{"rack-1"}}, site.Bridge{Networks: []string{"rack-2"}}
+		}, ""},
 	} {
-		l := bridged()
-		delete(l.Hypervisors, "hv-2")
-		change(l)
-		l.guest("vm-1", "br0", map[bool]string{true: "rack-1", false: "rack-2"}[name == "another of a site"])
-		placed(t, l, nil)
+		t.Run(name, func(t *testing.T) {
+			l := bridged()
+			delete(l.Hypervisors, "hv-2")
+			l.guest("vm-1", "br0", "rack-2")
+			c.change(l)
+			s, found := placement.Place(l.Site, nil)
+			if places(s)["vm-1"] != "hv-1" {
+				t.Errorf("vm-1 is on %q", places(s)["vm-1"])
+			}
+			switch {
+			case c.want == "" && len(found) == 0:
+			case c.want == "" || len(found) != 1 || found[0].Severity != site.SeverityNote || found[0].Node != "metal-1" || found[0].Path != "bridges.br0" || !strings.HasPrefix(found[0].Message, c.want):
+				t.Errorf("found\n%s\nwant one with %q", text(found), c.want)
+			}
+		})
 	}
 }

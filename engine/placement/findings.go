@@ -15,6 +15,7 @@ const (
 	whyStays    = "Its disks are on the hypervisor where it was placed, and nothing here moves them to another."
 	whyFull     = "Machines that are promised more than a hypervisor has slow each other down, or do not start."
 	whyBridge   = "The machine is connected where its network is not, so it cannot be reached."
+	whyUnknown  = "If it carries another network, the machines cannot be reached, and Slipway cannot tell before they are made."
 	whyRole     = "Roles that are kept apart must not fail together, and a role that is kept near needs the other one on the same hypervisor."
 )
 
@@ -29,7 +30,7 @@ func (f *fleet) findings() []site.Finding {
 			all = append(all, f.wrongWith(g)...)
 		}
 	}
-	all = fold(all)
+	all = append(fold(all), f.unknownBridges()...)
 	for _, h := range f.hosts {
 		all = append(all, f.overfull(h)...)
 	}

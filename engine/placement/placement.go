@@ -31,7 +31,7 @@ func Of(s *site.Site) map[string]site.Placed {
 // is. The argument placed has the machines that have a place already, including
 // those whose nodes left the design: they take room until they are gone. The
 // findings are errors about machines that cannot be placed, or that are placed
-// against the design.
+// against the design, and notes on what the design leaves open.
 func Place(s *site.Site, placed map[string]site.Placed) (*site.Site, []site.Finding) {
 	if !hasVirtual(s) {
 		return s, nil

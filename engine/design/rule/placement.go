@@ -26,6 +26,11 @@ var placements = []Rule{
 		Why:  "The machine is connected where its network is not, so it cannot be reached.",
 	},
 	{
+		Code: "bridge-unknown", Severity: site.SeverityNote, Firm: true,
+		What: "Where machines are plugged into a bridge of a hypervisor's node, the design says which networks it carries.",
+		Why:  "If it carries another network, the machines cannot be reached, and Slipway cannot tell before they are made.",
+	},
+	{
 		Code: "placed-otherwise", Severity: site.SeverityError, Firm: true,
 		What: "Roles are kept apart and near as their virtual machines are placed already.",
 		Why:  "Roles that are kept apart must not fail together, and a role that is kept near needs the other one on the same hypervisor.",
