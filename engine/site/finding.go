@@ -67,11 +67,15 @@ func idOf(texts ...string) string {
 	return hex.EncodeToString(sum[:IDLength/2])
 }
 
-// Others says which further nodes, or other parts of the design, have the finding.
-// It is empty if there are none.
+// Others says which nodes, or other parts of the design, have the finding. It is
+// empty if the message says so, or if there are none.
 func (f Finding) Others() string {
-	if f.More == 0 {
+	switch {
+	case f.More > 0:
+	case f.Node == "" || namesNode(f.Message, f.Node):
 		return ""
+	default: // the place may be in a profile that many nodes have
+		return f.Node + " has it"
 	}
 	names, what := append([]string{cmp.Or(f.Node, f.Path)}, f.Named...), ""
 	if f.Node != "" {
@@ -86,6 +90,25 @@ func (f Finding) Others() string {
 	}
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " and " + names[last] + " have it"
+}
+
+// namesNode reports whether a text has the name of a node as a word.
+func namesNode(text, node string) bool {
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, node)
+		if !found {
+			return false
+		}
+		if !startsName(after) && (before == "" || !startsName(before[len(before)-1:])) {
+			return true
+		}
+		rest = after
+	}
+}
+
+// startsName reports whether a text begins with a letter, a digit or a dash, as the rest of a longer name does.
+func startsName(text string) bool {
+	return text != "" && (text[0] == '-' || text[0] == '_' || '0' <= text[0] && text[0] <= '9' || 'A' <= text[0]&^0x20 && text[0]&^0x20 <= 'Z')
 }
 
 // String is the finding in one line.
