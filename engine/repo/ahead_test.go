@@ -23,7 +23,10 @@ func TestAheadIsGits(t *testing.T) {
 	second := g.Commit("second")
 	g.Git("merge", "-q", "-m", "merge", "side")
 	merge := strings.TrimSpace(g.Git("rev-parse", "HEAD"))
-	s := whole(t, open(t, g.Dir))
+	s := openStore(t, "")
+	if _, err := open(t, g.Dir).FetchWhole(t.Context(), s, "refs/heads/main"); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		base, head string
 		has        bool
