@@ -231,7 +231,7 @@ func (c *comment) findings() {
 		last = "\n" + branchHas(c.onBranch(), n)
 	}
 	if errorsOf(c.review) > 0 {
-		last += "\nPush a fix"+c.either("; Slipway plans again by itself.", ", and look at the plan of the new commit.")+"\n"
+		last += "\nPush a fix" + c.either("; Slipway plans again by itself.", ", and look at the plan of the new commit.") + "\n"
 	}
 	c.section("findings", "", lines, last)
 }
