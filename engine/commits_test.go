@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -47,7 +48,7 @@ func (b *branches) Look(_ context.Context, inForce string) (site.CommitList, err
 func (b *branches) Revision(_ context.Context, id string) (site.Revision, error) {
 	b.w.source.mu.Lock()
 	defer b.w.source.mu.Unlock()
-	if b.w.source.designs[id] == nil {
+	if _, has := b.w.source.designs[id]; !has {
 		return site.Revision{}, fmt.Errorf("%w: no commit %s", site.ErrNotFound, id)
 	}
 	return site.Revision{ID: id}, nil
@@ -111,7 +112,7 @@ func (w *world) planned(id string) site.CommitDetail {
 func TestCommitIsPlanned(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		f := w.inSync("n1", "n2")
-		if _, err := w.engine.Commits(t.Context()); !errors.Is(err, site.ErrNotFound) || w.engine.Report().Status.Commits {
+		if _, err := w.engine.Commits(w.t.Context()); !errors.Is(err, site.ErrNotFound) || w.engine.Report().Status.Commits {
 			t.Errorf("without branches: %v", err)
 		}
 		b, stop := w.branches()
@@ -119,18 +120,18 @@ func TestCommitIsPlanned(t *testing.T) {
 		b.push("aaaaaaaaaaaaaa", "wipe", w.wiping([]string{"n1", "n2"}, "n1"))
 		b.push("bbbbbbbbbbbbbb", "same", w.wiping([]string{"n1", "n2"}))
 		b.push("cccccccccccccc", "broken", nil, site.Finding{Severity: site.SeverityError, Code: "broken", Message: "it is broken", File: "site.cue", Line: 7})
-		list, err := w.engine.Commits(t.Context())
+		list, err := w.engine.Commits(w.t.Context())
 		if err != nil || len(list.Commits) != 3 || !w.engine.Report().Status.Commits || b.looks != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		if d, err := w.engine.Commit(t.Context(), "aaaaaaaaaaaaaa"); err != nil || !d.Outdated || !d.Planned.IsZero() || len(b.evals) > 0 {
+		if d, err := w.engine.Commit(w.t.Context(), "aaaaaaaaaaaaaa"); err != nil || !d.Outdated || !d.Planned.IsZero() || len(b.evals) > 0 {
 			t.Errorf("it was planned for somebody who only looks: %+v, %v", d, err)
 		}
 		d := w.planned("aaaaaaa")
 		if d.Planning || d.Outdated || d.Erases != 1 || d.Counts[site.MergeErases] != 1 || len(d.Nodes) != 1 || d.Nodes[0].Node != "n1" || d.InForce.ID != "commit-1" || d.Review.Set != "" {
 			t.Errorf("planned is %+v", d)
 		}
-		for _, part := range []string{"1 machine is erased", "Nothing can be approved from this plan", "compared with `commit-1`, which is in force"} {
+		for _, part := range []string{"1 machine is erased", "Nothing can be approved from this plan", "compared with <code>commit-1</code>, which is in force"} {
 			if !strings.Contains(d.Review.Comment, part) {
 				t.Errorf("the comment has no %q:\n%s", part, d.Review.Comment)
 			}
@@ -138,13 +139,13 @@ func TestCommitIsPlanned(t *testing.T) {
 		if strings.Contains(d.Review.Comment, "erging") {
 			t.Errorf("the comment is about a merge:\n%s", d.Review.Comment)
 		}
-		if _, err := w.engine.Do(t.Context(), site.Order{Verb: site.VerbApprove, Digest: d.Losses.Digest(), By: "ann"}); !errors.Is(err, site.ErrRefused) && !errors.Is(err, site.ErrNotFound) {
+		if _, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Digest: d.Losses.Digest(), By: "ann"}); !errors.Is(err, site.ErrRefused) && !errors.Is(err, site.ErrNotFound) {
 			t.Errorf("its set is approved: %v", err)
 		}
 		if d := w.planned("bbbbbbbbbbbbbb"); d.Counts == nil || len(d.Nodes) != 0 || !strings.Contains(d.Review.Comment, "This does nothing to any machine.") {
 			t.Errorf("planned is %+v\n%s", d.Nodes, d.Review.Comment)
 		}
-		if d := w.planned("cccccccccccccc"); d.Counts != nil || d.Verdict != "no plan, the design has 1 error" || !strings.Contains(d.Review.Comment, "site.cue:7") {
+		if d := w.planned("cccccccccccccc"); d.Counts != nil || d.Verdict != "no plan, the design has 1 error" || !strings.Contains(present.CommentText(d.Review.Comment), "site.cue:7") {
 			t.Errorf("planned is %s\n%s", d.Verdict, d.Review.Comment)
 		}
 		if len(f.told) > 0 {
@@ -191,7 +192,7 @@ func TestCommitThatIsGone(t *testing.T) {
 		b.push("aaaaaaaccccccc", "other", w.wiping([]string{"n1"}))
 		time.Sleep(time.Hour)
 		for id, want := range map[string]string{"aaaaaaaaaaaaaa": "it was neither the head of a branch nor a commit of main that is newer than the design in force", "aaaaaaa": "2 commits begin with aaaaaaa"} {
-			if _, err := w.engine.PlanCommit(t.Context(), id); !errors.Is(err, site.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			if _, err := w.engine.PlanCommit(w.t.Context(), id); !errors.Is(err, site.ErrNotFound) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
@@ -199,7 +200,7 @@ func TestCommitThatIsGone(t *testing.T) {
 		b.away = errors.New("no route to the repository")
 		b.mu.Unlock()
 		time.Sleep(time.Hour)
-		if list, err := w.engine.Commits(t.Context()); err != nil || list.Problem != "no route to the repository" || len(list.Commits) != 2 {
+		if list, err := w.engine.Commits(w.t.Context()); err != nil || list.Problem != "no route to the repository" || len(list.Commits) != 2 {
 			t.Errorf("%+v, %v", list, err)
 		}
 		looks := b.looks
@@ -227,7 +228,7 @@ func TestCommitsArePlannedOneAtATime(t *testing.T) {
 		refused := 0
 		for i := range 8 {
 			began := time.Now()
-			d, err := w.engine.PlanCommit(t.Context(), fmt.Sprintf("%014d", i))
+			d, err := w.engine.PlanCommit(w.t.Context(), fmt.Sprintf("%014d", i))
 			switch {
 			case errors.Is(err, site.ErrRefused):
 				refused++
@@ -243,7 +244,7 @@ func TestCommitsArePlannedOneAtATime(t *testing.T) {
 		b.hangs = nil
 		b.mu.Unlock()
 		w.until("all are planned", time.Minute, func() bool {
-			d, err := w.engine.Commit(t.Context(), fmt.Sprintf("%014d", 4))
+			d, err := w.engine.Commit(w.t.Context(), fmt.Sprintf("%014d", 4))
 			return err == nil && !d.Planning && !d.Planned.IsZero()
 		})
 		w.source.mu.Lock()

@@ -26,7 +26,7 @@ type commitsFlags struct {
 func (a *app) commitsCommand() *cobra.Command {
 	var f commitsFlags
 	cmd := &cobra.Command{
-		Use: "commits [NAME]", Short: "show the branches, and what putting one in force does", Args: cobra.MaximumNArgs(1),
+		Use: "commits [NAME]", Short: "show the branches, and what putting one in force does", Args: atMost(1),
 		Long: "Lists the commits that the daemon can plan without a pull request: those of the followed branch\n" +
 			"that are newer than the design in force, and the heads of other branches. With the name of a\n" +
 			"branch, or a commit, the daemon plans it as if it were in force. Then this shows the plan as the\n" +

@@ -110,7 +110,7 @@ func (c *comment) either(proposal, commit string) string {
 // ofCommit says what a plan of a commit is, and that it approves nothing.
 func (c *comment) ofCommit() {
 	r := c.review
-	if r.Commit == nil {
+	if r.Commit == nil || !r.Planned() {
 		return
 	}
 	c.add("notes", "**Nothing can be approved from this plan.** To approve, merge a pull request whose comment names what is erased, or run `slipway approve` once the commit is in force.\n\n")
