@@ -160,6 +160,7 @@ type Engine struct {
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
 	reviews   bool            // whether proposals are reviewed
+	commits   *review.Commits // nil where no commits are planned
 	design    *site.Site
 	mates     mates
 	applied   site.Revision

@@ -338,7 +338,7 @@ func TestProposalIsNotItsOwnJudge(t *testing.T) {
 			t.Errorf("judged %v, want %s", f.judged, want)
 		}
 		if v.Planned() || v.Set != "" || len(v.Plan.Nodes) > 0 || v.Verdict != "no plan, the design has 1 error" ||
-			!strings.Contains(v.Comment, "The floor is cellar; by the rules of the branch, which this changes") {
+			!strings.Contains(v.Comment, "The floor is cellar; by the rules of branch main, which this changes") {
 			t.Errorf("planned with set %q\n%s", v.Set, v.Comment)
 		}
 		lenient := f.judgement[0]

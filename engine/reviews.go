@@ -15,12 +15,17 @@ import (
 // Reviews returns the reviews of proposals for the engine's site; their Run keeps
 // them up to date.
 func (e *Engine) Reviews(c review.Config) *review.Reviews {
-	d := reviewSite{e}
 	e.mu.Lock()
 	e.reviews = true
 	e.mu.Unlock()
-	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals, Listing: e.reviewed,
-		Ready: e.ready, InForce: e.inForce, PollEvery: e.PollEvery, Dice: e.dice("reviews"), Log: e.Log}, c)
+	return review.New(e.siteOf("reviews"), c)
+}
+
+// siteOf is the site as reviews and plans of commits see it.
+func (e *Engine) siteOf(dice string) review.Site {
+	d := reviewSite{e}
+	return review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, Revision: e.revisionInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals, Listing: e.reviewed,
+		Ready: e.ready, InForce: e.inForce, PollEvery: e.PollEvery, Dice: e.dice(dice), Log: e.Log}
 }
 
 // Proposals returns the proposals that Slipway has looked at, the highest number first. It returns a site.ErrNotFound where it

@@ -144,6 +144,7 @@ func (e *Engine) reportLocked() site.Report {
 		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(), Swept: e.swept,
 		Proposals: e.reviews,
+		Commits:   e.commits != nil,
 	}
 	if e.Files != nil && e.applied.ID != "" {
 		st.Files = e.Files(e.applied.ID)

@@ -17,12 +17,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/garbage"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/sinks/netboot"
 	"github.com/slipway-gitops/slipway/sinks/traces"
+	"github.com/slipway-gitops/slipway/sources/git"
 )
 
 // daemon is what `slipway run` consists of. It is opened in the order of its fields, and closed in
@@ -277,6 +279,13 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.remote != nil {
+		run, err := d.planCommits()
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, run)
+	}
 	if d.files != nil {
 		d.out.metrics.Artifacts(d.name, artifactNumbers(d.files, d.copies))
 		parts = append(parts, whenReady(d.engine, d.files.Run))
@@ -303,6 +312,23 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 			return control.Serve(ctx, control.Socket(d.state), d.socketGroup, commands, d.log)
 		},
 		d.pages, untilLost(d.store, d.name), d.out.tell), nil
+}
+
+// planCommits plans commits without a pull request for those who ask. Whoever may push makes branches, so they are evaluated
+// apart from the site, and by one process at a time: people can ask for many.
+func (d *daemon) planCommits() (run func(context.Context) error, err error) {
+	heads, err := git.NewHeads(git.HeadsConfig{Remote: *d.remote, Branch: d.branch, Dir: filepath.Join(d.state, "branches")})
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEvaluator(d.log)
+	if err != nil {
+		return nil, err
+	}
+	e.Workers = 1
+	d.onClose(func() { e.Close() })
+	return d.engine.PlanCommits(review.CommitsConfig{Heads: heads, Evaluate: evaluate(e, d.name, d.engine.Serves(), d.out.metrics),
+		Judge: judge(e, d.name, d.out.metrics), Pages: d.pulls.files()}).Run, nil
 }
 
 // recall has the secrets that are opened compared with those that were opened before.

@@ -23,6 +23,15 @@ func (w *follower) Proposal(string, int) (site.ProposalDetail, error) {
 func (w *follower) ProposalsOf(string, string) ([]site.NodeProposal, error) {
 	return nil, w.elsewhere()
 }
+func (w *follower) Commits(context.Context, string) (site.CommitList, error) {
+	return site.CommitList{}, w.elsewhere()
+}
+func (w *follower) Commit(context.Context, string, string) (site.CommitDetail, error) {
+	return site.CommitDetail{}, w.elsewhere()
+}
+func (w *follower) PlanCommit(context.Context, string, string) (site.CommitDetail, error) {
+	return site.CommitDetail{}, w.elsewhere()
+}
 func (w *follower) Verification(string) (site.Verification, error) {
 	return site.Verification{}, w.elsewhere()
 }

@@ -60,6 +60,27 @@ func (k keeper) ProposalsOf(name, node string) ([]site.NodeProposal, error) {
 	return k.engine.ProposalsOf(node), nil
 }
 
+func (k keeper) Commits(ctx context.Context, name string) (site.CommitList, error) {
+	if err := k.mine(name); err != nil {
+		return site.CommitList{}, err
+	}
+	return k.engine.Commits(ctx)
+}
+
+func (k keeper) Commit(ctx context.Context, name, id string) (site.CommitDetail, error) {
+	if err := k.mine(name); err != nil {
+		return site.CommitDetail{}, err
+	}
+	return k.engine.Commit(ctx, id)
+}
+
+func (k keeper) PlanCommit(ctx context.Context, name, id string) (site.CommitDetail, error) {
+	if err := k.mine(name); err != nil {
+		return site.CommitDetail{}, err
+	}
+	return k.engine.PlanCommit(ctx, id)
+}
+
 func (k keeper) Verification(name string) (site.Verification, error) {
 	if err := k.mine(name); err != nil {
 		return site.Verification{}, err

@@ -35,7 +35,7 @@ func (a *app) planCommand() *cobra.Command {
 		Long: "Plans the design in a folder against what the daemon last saw of the machines, or, with\n" +
 			"--observe, against what it sees of them now. Writes to no machine. Without a daemon and\n" +
 			"without --observe the machines count as never seen. Without a daemon Slipway does not\n" +
-			"know what was installed before.\n" + exitHelp,
+			"know what was installed before. To plan a branch that was pushed, use slipway commits.\n" + exitHelp,
 		Example:     "  slipway plan site-example\n  slipway plan --observe --credentials /etc/slipway/credentials site-example\n  slipway plan --output markdown site-example",
 		Annotations: map[string]string{outputs: "text json markdown"},
 		RunE:        func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), folder(args), f) },

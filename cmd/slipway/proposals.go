@@ -113,7 +113,7 @@ func (a *app) proposal(ctx context.Context, f proposalsFlags, number int) error 
 		return err
 	}
 	a.out.Println("")
-	a.printRacksOf(&v, f.all)
+	a.printRacks(&v.ByRack, present.Unlisted(&v.ProposalDetail), "what merging does", f.all)
 	return nil
 }
 
@@ -129,16 +129,16 @@ func aboutProposal(v *control.ProposalView) []string {
 	return append(lines, "Waits for "+cmp.Or(v.Waits, "nothing"), "Approved: "+present.ApprovalOf(&v.ProposalDetail))
 }
 
-// printRacksOf writes what merging does to each machine, by rack.
-func (a *app) printRacksOf(v *control.ProposalView, all bool) {
+// printRacks writes what a plan does to each machine, by rack, or why that is not known.
+func (a *app) printRacks(v *control.ByRack, unlisted, does string, all bool) {
 	bold := paint(a.out, text.Bold)
-	if why := present.Unlisted(&v.ProposalDetail); why != "" {
-		a.out.Println(why)
+	if unlisted != "" {
+		a.out.Println(unlisted)
 		return
 	}
 	rows, left := 0, 0
 	write := func(head string, nodes []site.NodeConsequence) {
-		t := newTable("node", "what merging does", "how", "what is lost", "out of service", "units")
+		t := newTable("node", does, "how", "what is lost", "out of service", "units")
 		for _, n := range nodes {
 			switch {
 			case n.What == site.MergeLeaves:

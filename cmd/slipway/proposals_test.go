@@ -57,7 +57,7 @@ func (r *reviewing) Proposal(_ string, number int) (site.ProposalDetail, error) 
 	v.Whole = present.Comment(&b, &v, present.View{Site: merged, Before: before, Now: seen})
 	v.Verdict, v.Comment = present.Verdict(&v), b.String()
 	nodes := present.Consequences(&v, &site.Plan{Nodes: append(v.Plan.Nodes, site.NodePlan{Node: "new"})}, present.Designs{InForce: before, Branch: before, Merged: merged})
-	return site.ProposalDetail{Review: v, Nodes: nodes, Counts: present.CountConsequences(nodes), Losses: v.Destroys(), ProposalBrief: site.ProposalBrief{
+	return site.ProposalDetail{PlanDetail: site.PlanDetail{Review: v, Nodes: nodes, Counts: present.CountConsequences(nodes), Losses: v.Destroys()}, ProposalBrief: site.ProposalBrief{
 		Proposal: v.Proposal, Verdict: site.PlainLine(v.Verdict), Waits: present.WaitsFor(&v), Planned: v.When, Set: v.Set, Erases: 1}}, nil
 }
 

@@ -141,7 +141,7 @@ func TestPageShowsWhatCommandsShow(t *testing.T) {
 		if wrong := unknownWord((&app{}).command(), words[1:]); wrong != "" {
 			t.Errorf("%s names %q, and there is no %s", r.Page, r.Command, wrong)
 		}
-		if strings.Contains(r.Page, "{node}") != strings.Contains(r.Command, "{node}") || strings.Contains(r.Page, "{number}") != strings.Contains(r.Command, "{number}") {
+		if strings.Contains(r.Page, "{node}") != strings.Contains(r.Command, "{node}") || strings.Contains(r.Page, "{number}") != strings.Contains(r.Command, "{number}") || strings.Contains(r.Page, "{commit}") != strings.Contains(r.Command, "{commit}") {
 			t.Errorf("%s is about other things than %q", r.Page, r.Command)
 		}
 		named[words[1]] = true

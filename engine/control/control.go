@@ -51,6 +51,11 @@ type Daemon interface {
 	Proposal(siteName string, number int) (site.ProposalDetail, error)
 	// ProposalsOf are the open ones that do something to a node.
 	ProposalsOf(siteName, node string) ([]site.NodeProposal, error)
+	// Commits are those that can be planned without a pull request, and Commit is one of them with its last plan. PlanCommit is
+	// Commit, but has it planned first if that plan is outdated, and waits a moment for it. What they return must not be changed.
+	Commits(ctx context.Context, siteName string) (site.CommitList, error)
+	Commit(ctx context.Context, siteName, id string) (site.CommitDetail, error)
+	PlanCommit(ctx context.Context, siteName, id string) (site.CommitDetail, error)
 	// Verification is what the last looks show of a site's surroundings.
 	Verification(siteName string) (site.Verification, error)
 	// RunVerification has nodes looked at now, and does not wait for that.

@@ -44,6 +44,9 @@ type fake struct {
 	pulls int // how many pull requests there are, and what each is
 	pull  site.ProposalDetail
 
+	planned, slow int  // how often a commit was planned, and how often it has to be until there is a plan
+	planning      bool // it is being planned
+
 	approved site.GrantedState // of the access of the design
 	inForce  site.Granted
 }

@@ -35,6 +35,8 @@ GET  /sites/{site}/rollout                  read       whole
 GET  /sites/{site}/rollout/chart            read       whole
 GET  /sites/{site}/proposals                read       whole
 GET  /sites/{site}/proposals/{number}       read       whole
+GET  /sites/{site}/commits                  read       whole
+GET  /sites/{site}/commits/{commit}         read       whole
 GET  /sites/{site}/design                   read       whole
 GET  /sites/{site}/history                  read       whole
 GET  /sites/{site}/verification             read       some

@@ -99,7 +99,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		rt := routes()[dice.IntN(len(routes()))]
-		path := prefix + strings.NewReplacer("{site}", oneOf(dice, "berlin", "-", "paris", hostile(dice)), "{node}", oneOf(dice, "n1", "n2", hostile(dice)), "{number}", oneOf(dice, "7", hostile(dice))).Replace(rt.path)
+		path := prefix + strings.NewReplacer("{site}", oneOf(dice, "berlin", "-", "paris", hostile(dice)), "{node}", oneOf(dice, "n1", "n2", hostile(dice)), "{number}", oneOf(dice, "7", hostile(dice)), "{commit}", oneOf(dice, commitIDs[1], hostile(dice))).Replace(rt.path)
 		if dice.IntN(2) == 0 {
 			path += "?" + oneOf(dice, "after", "before", "skip", "limit", "newest", "q", "kind", "with", "range", "key", "unused", "state") + "=" + hostile(dice)
 		}

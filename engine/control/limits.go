@@ -131,6 +131,7 @@ func (l *limits) hasSent(u *usage, body []byte) {
 // What a request costs of a caller's rate beside one.
 const (
 	consoleCost = 24 // it opens a session at a machine
+	planCost    = 24 // it evaluates a commit
 	actCost     = 9  // it is written to the records twice
 	deniedCost  = 24 // nobody needs many of these
 )

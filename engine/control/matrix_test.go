@@ -48,7 +48,7 @@ func everyRequest() (all []asked) {
 			if node != "" && !onNode || node == "" && rt.scope == ofNode {
 				continue
 			}
-			a := asked{route: rt, node: node, path: prefix + strings.NewReplacer("{site}", "berlin", "{node}", node, "{number}", "7").Replace(rt.path)}
+			a := asked{route: rt, node: node, path: prefix + strings.NewReplacer("{site}", "berlin", "{node}", node, "{number}", "7", "{commit}", commitIDs[0]).Replace(rt.path)}
 			if rt.scope == ofOrder {
 				a.body = bodies[string(rt.verb)][1]
 				if node != "" {

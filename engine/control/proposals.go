@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -28,7 +29,12 @@ type ProposalPage struct {
 // ProposalView is a pull request with the plan of what merging it does, by rack.
 type ProposalView struct {
 	site.ProposalDetail
-	// Affected are some of the racks with a machine that merging does not leave as it is, in order of their names (r2 before
+	ByRack
+}
+
+// ByRack is what a plan does to machines, by rack.
+type ByRack struct {
+	// Affected are some of the racks with a machine that does not stay as it is, in order of their names (r2 before
 	// r10), each with all of its machines.
 	Affected []ProposalRack `json:"affected"`
 	// Next is what "after" has to be for the next racks; empty on the last. Total is how many racks are affected, and
@@ -36,7 +42,7 @@ type ProposalView struct {
 	Next      string `json:"next,omitempty"`
 	Total     int    `json:"total"`
 	Untouched int    `json:"untouched"`
-	// Outside are the first 100 of the machines, by name, that are in no rack and that merging does not leave as they are:
+	// Outside are the first 100 of the machines, by name, that are in no rack and that do not stay as they are:
 	// virtual machines, and those whose rack is not in the design. OutsideTotal is how many there are, and OutsideNext
 	// what "outside" has to be for the next ones; empty on the last.
 	Outside      []site.NodeConsequence `json:"outside"`
@@ -44,7 +50,7 @@ type ProposalView struct {
 	OutsideNext  string                 `json:"outsideNext,omitempty"`
 }
 
-// ProposalRack is what merging a pull request does to the machines of a rack.
+// ProposalRack is what merging a pull request, or a commit, does to the machines of a rack.
 type ProposalRack struct {
 	Name string `json:"name"`
 	// Rack is the rack as the pull request has it; nil for one that it does not have.
@@ -58,6 +64,11 @@ type ProposalRack struct {
 
 const mostOutside = 100 // machines in no rack
 
+// byRackParameters are those of a plan by rack.
+var byRackParameters = []parameter{{name: "after", about: "the name of a rack: those behind it only", example: "r1"}, {name: "limit", about: "how many racks at most, up to 100; 24 without it", example: "24", number: true},
+	{name: "outside", about: "the name of a node: of the machines in no rack, those behind it only", example: "vm-1"},
+	{name: "steps", about: "false: without the steps and findings of the review, which the comment sums up", example: "false"}}
+
 // proposalRoutes are about pull requests. They need what the plan needs: to read the whole site.
 func proposalRoutes() []route {
 	return []route{
@@ -66,9 +77,7 @@ func proposalRoutes() []route {
 				{name: "commit", about: "a commit, or the first 4 digits of it or more: only pull requests that propose it or whose merge made it", example: "4f2a51c0"}, {name: "state", about: "open, merged or closed: only those", example: "open"}},
 			about: "Lists the pull requests that Slipway has looked at since the daemon started, open ones and lately ended ones, the highest number first, a page at a time."},
 		{method: http.MethodGet, path: "/sites/{site}/proposals/{number}", verb: access.Read, gives: ProposalView{}, serve: proposalOf,
-			query: []parameter{{name: "after", about: "the name of a rack: those behind it only", example: "r1"}, {name: "limit", about: "how many racks at most, up to 100; 24 without it", example: "24", number: true},
-				{name: "outside", about: "the name of a node: of the machines in no rack, those behind it only", example: "vm-1"},
-				{name: "steps", about: "false: without the steps and findings of the review, which the comment sums up", example: "false"}},
+			query: byRackParameters,
 			about: "Returns the plan of a pull request as its comment has it, with its digest, who has approved it, and what merging does to each machine, some racks at a time."},
 	}
 }
@@ -129,9 +138,15 @@ func proposalOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := ProposalView{ProposalDetail: d, Affected: []ProposalRack{}, Outside: []site.NodeConsequence{}}
-	q := c.r.URL.Query()
-	if r := &v.Review; q.Get("steps") == "false" { // many megabytes, of a large plan
+	v := ProposalView{ProposalDetail: d}
+	v.ByRack, err = c.byRack(&v.PlanDetail, int(limit))
+	return v, err
+}
+
+// byRack is what a plan does, as the query asks for it, which may leave out the steps.
+func (c *call) byRack(d *site.PlanDetail, limit int) (ByRack, error) {
+	v, q := ByRack{Affected: []ProposalRack{}, Outside: []site.NodeConsequence{}}, c.r.URL.Query()
+	if r := &d.Review; q.Get("steps") == "false" { // many megabytes, of a large plan
 		r.Plan.Nodes, r.Pending.Nodes, r.Plan.Forecast, r.Pending.Forecast, r.Findings = nil, nil, nil, nil, nil
 	}
 	if d.Counts == nil || d.NodesLeftOut > 0 { // then it is not known which racks stay as they are
@@ -139,20 +154,20 @@ func proposalOf(c *call) (any, error) {
 	}
 	report, err := c.report()
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	v.placeIn(report.value.Status.Nodes, q.Get("after"), int(limit), q.Get("outside"))
+	v.placeIn(d, report.value.Status.Nodes, q.Get("after"), limit, q.Get("outside"))
 	return v, nil
 }
 
 // placeIn adds the consequences by rack: those of the plan, with the other nodes of the site beside them.
-func (v *ProposalView) placeIn(nodes []site.NodeStatus, after string, limit int, outside string) {
-	in, planned := map[string][]site.NodeConsequence{}, make(map[string]bool, len(v.Nodes))
-	for name := range v.Racks {
+func (v *ByRack) placeIn(d *site.PlanDetail, nodes []site.NodeStatus, after string, limit int, outside string) {
+	in, planned := map[string][]site.NodeConsequence{}, make(map[string]bool, len(d.Nodes))
+	for name := range d.Racks {
 		in[name] = nil
 	}
 	affected := map[string]bool{}
-	for _, n := range v.Nodes {
+	for _, n := range d.Nodes {
 		planned[n.Node] = true
 		switch {
 		case n.Hypervisor == "" && n.Rack != "":
@@ -176,14 +191,14 @@ func (v *ProposalView) placeIn(nodes []site.NodeStatus, after string, limit int,
 		switch {
 		case after != "" && site.CompareNumbered(name, after) <= 0:
 		case len(v.Affected) < limit:
-			v.Affected = append(v.Affected, rackOfProposal(name, v.Racks[name], in[name]))
+			v.Affected = append(v.Affected, rackOfProposal(name, d.Racks[name], in[name]))
 		default:
 			v.Next = v.Affected[len(v.Affected)-1].Name
 		}
 	}
 }
 
-func (v *ProposalView) addOutside(n site.NodeConsequence, after string) {
+func (v *ByRack) addOutside(n site.NodeConsequence, after string) {
 	v.OutsideTotal++
 	switch {
 	case n.Node <= after:
@@ -231,23 +246,37 @@ func (c *Client) Proposals(ctx context.Context, siteName string) ([]site.Proposa
 // Proposal is a pull request with the plan of what merging it does, and all racks that it affects.
 func (c *Client) Proposal(ctx context.Context, siteName string, number int) (ProposalView, error) {
 	var all ProposalView
+	var v *ProposalView
+	err := everyRack(&all.ByRack, func(query string) (*ByRack, time.Time, error) {
+		v = &ProposalView{}
+		_, err := c.get(ctx, ofSitePath(siteName, "proposals/"+strconv.Itoa(number)+query), "", v)
+		return &v.ByRack, v.Planned, err
+	}, func() { all = *v })
+	return all, err
+}
+
+// everyRack gets all racks and machines of a plan, page by page. It begins again where it was planned again meanwhile. Get
+// gets a page with the time of its plan, and first takes over the first one, of which all is a part.
+func everyRack(all *ByRack, get func(query string) (*ByRack, time.Time, error), first func()) error {
+	var planned time.Time
 	for after, outside := "", ""; ; {
-		var v ProposalView
 		query := url.Values{"limit": {strconv.Itoa(mostRacks)}, "after": {after}, "outside": {outside}}
-		if _, err := c.get(ctx, ofSitePath(siteName, "proposals/"+strconv.Itoa(number)+"?"+query.Encode()), "", &v); err != nil {
-			return all, err
-		}
-		if after+outside == "" {
-			all = v
-		} else if !v.Planned.Equal(all.Planned) { // planned again meanwhile
+		v, when, err := get("?" + query.Encode())
+		switch {
+		case err != nil:
+			return err
+		case after+outside == "":
+			planned = when
+			first()
+		case !when.Equal(planned):
 			after, outside = "", ""
 			continue
-		} else {
+		default:
 			all.Affected, all.Outside = append(all.Affected, v.Affected...), append(all.Outside, v.Outside...)
 		}
 		if v.Next == "" && v.OutsideNext == "" {
 			all.Next, all.OutsideNext = "", ""
-			return all, nil
+			return nil
 		}
 		if n := len(v.Affected); n > 0 {
 			after = v.Affected[n-1].Name

@@ -39,7 +39,7 @@ func (f *fake) ProposalsOf(_, node string) ([]site.NodeProposal, error) {
 // pulling has 2,500 pull requests, whose plan erases a machine in each of 250 racks, and 150 without one.
 func pulling() *fake {
 	f := &fake{pulls: 2500}
-	f.pull = site.ProposalDetail{Counts: map[site.Consequence]int{}, Racks: map[string]*site.Rack{}}
+	f.pull = site.ProposalDetail{PlanDetail: site.PlanDetail{Counts: map[site.Consequence]int{}, Racks: map[string]*site.Rack{}}}
 	f.pull.Planned = time.Now()
 	for i := range 300 { // 50 racks without a machine that changes
 		rack := fmt.Sprintf("r%d", i+1)

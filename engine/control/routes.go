@@ -13,7 +13,7 @@ import (
 
 // routes are all routes of the API.
 func routes() []route {
-	return slices.Concat(about(), reads(), searchRoutes(), listRoutes(), proposalRoutes(), nodeReads(), orders(), stores())
+	return slices.Concat(about(), reads(), searchRoutes(), listRoutes(), proposalRoutes(), commitRoutes(), nodeReads(), orders(), stores())
 }
 
 // Identity is what the daemon knows of who asks.

@@ -296,23 +296,26 @@ func inWords(d time.Duration) string {
 // what the proposal cancels.
 func (c *comment) pending() {
 	r := c.review
-	c.list("nodes that stay as they are", "Pending on "+c.branch()+", and dropped by this pull request:", named(r.Spared), 0)
+	c.list("nodes that stay as they are", "Pending "+c.onBranch()+", and dropped by this "+c.either("pull request", "commit")+":", named(r.Spared), 0)
 	if change, _, _ := r.Pending.Counts(); change == 0 {
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>Already pending on %s, with or without this: %s</summary>\n\n", c.branch(), becomes(&r.Pending))
+	fmt.Fprintf(&b, "<details><summary>Already pending %s, with or without this: %s</summary>\n\n", c.onBranch(), becomes(&r.Pending))
 	for _, g := range group(r.Pending.Nodes) {
 		if len(g.first.Steps) > 0 {
 			fmt.Fprintf(&b, "- %s: %s\n", escape(g.shape()), escape(deeds(g.first.Steps, len(g.names))))
 		}
 	}
 	if len(r.Waiting) > 0 {
-		fmt.Fprintf(&b, "\nMerging this does not approve what is erased there (set `%s`).\n", r.Waiting.Digest())
+		fmt.Fprintf(&b, "\n%s does not approve what is erased there (set `%s`).\n", c.either("Merging this", "This plan"), r.Waiting.Digest())
 	}
 	b.WriteString("\n</details>\n\n")
 	c.add("lists of what is pending already", b.String())
 }
+
+// onBranch says where what is there without the proposal or the commit is.
+func (c *comment) onBranch() string { return c.either("on "+c.branch(), "in the design in force") }
 
 // branch is the target branch of the proposal.
 func (c *comment) branch() string { return branchOf(c.review) }

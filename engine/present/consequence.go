@@ -290,3 +290,30 @@ func Unlisted(d *site.ProposalDetail) string {
 	}
 	return "There is no plan, so it is not known what merging does to a machine."
 }
+
+// CommitPlanning says that a commit is being planned, and what its reader sees until then; empty if it is not.
+func CommitPlanning(d *site.CommitDetail) string {
+	switch planning := "Slipway is planning " + d.Commit.Short() + "."; {
+	case !d.Planning:
+		return ""
+	case d.Planned.IsZero():
+		return planning
+	default:
+		return planning + " Until then, this shows the last plan, which was compared with " + d.InForce.Short() + "."
+	}
+}
+
+// UnlistedOfCommit says why it is not shown what a commit does to each machine; empty where it is.
+func UnlistedOfCommit(d *site.CommitDetail) string {
+	switch {
+	case d.Commit.Problem != "":
+		return "There is no plan: " + d.Commit.Problem
+	case d.NodesLeftOut > 0:
+		return "No longer known: Slipway keeps what a commit does to each machine for the last large plans only. It is known again after the next plan, at most 10 minutes later."
+	case d.Counts != nil:
+		return ""
+	case d.Planned.IsZero():
+		return "Not known yet: Slipway has not planned this commit."
+	}
+	return "There is no plan, so it is not known what the commit does to a machine."
+}

@@ -136,7 +136,7 @@ func TestVerdictCountsAsThePicture(t *testing.T) {
 // Whether merging has approved something is said as it is known, also where a merge approved nothing.
 func TestApprovalIsSaid(t *testing.T) {
 	brief := func(b site.ProposalBrief, r site.Review) *site.ProposalDetail {
-		return &site.ProposalDetail{ProposalBrief: b, Review: r, Counts: map[site.Consequence]int{}}
+		return &site.ProposalDetail{ProposalBrief: b, PlanDetail: site.PlanDetail{Review: r, Counts: map[site.Consequence]int{}}}
 	}
 	held := site.Losses{{Node: "n1"}}
 	for want, d := range map[string]*site.ProposalDetail{
@@ -166,9 +166,9 @@ func TestWhatIsNotKnownOfAProposal(t *testing.T) {
 		verdict, planning, unlisted string
 	}{
 		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planning: true}}, "not planned yet", "Slipway is planning 89abcdef0123.", "not planned this commit of the pull request since"},
-		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planning: true, Planned: planned, Verdict: "v"}, Counts: counted}, "v", "earlier commit", ""},
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planning: true, Planned: planned, Verdict: "v"}, PlanDetail: site.PlanDetail{Counts: counted}}, "v", "earlier commit", ""},
 		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planned: planned, Verdict: "v"}}, "v", "", "There is no plan"},
-		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planned: planned, Verdict: "v"}, Counts: counted, NodesLeftOut: 3}, "v", "", "comment `/slipway plan`"},
+		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: open, Planned: planned, Verdict: "v"}, PlanDetail: site.PlanDetail{Counts: counted, NodesLeftOut: 3}}, "v", "", "comment `/slipway plan`"},
 		{site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: merged}}, "not known", "", "not planned this commit of the pull request since"},
 	} {
 		verdict, planning, unlisted := present.VerdictOf(c.d.ProposalBrief), present.PlanningOf(&c.d.ProposalBrief), present.Unlisted(&c.d)
@@ -176,7 +176,7 @@ func TestWhatIsNotKnownOfAProposal(t *testing.T) {
 			t.Errorf("%+v: %q, %q, %q", c.d.ProposalBrief, verdict, planning, unlisted)
 		}
 	}
-	if got := present.Unlisted(&site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: merged}, Counts: counted, NodesLeftOut: 3}); got == "" || strings.Contains(got, "/slipway plan") {
+	if got := present.Unlisted(&site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: merged}, PlanDetail: site.PlanDetail{Counts: counted, NodesLeftOut: 3}}); got == "" || strings.Contains(got, "/slipway plan") {
 		t.Errorf("of a large one that is merged: %q", got)
 	}
 }

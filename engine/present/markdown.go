@@ -69,20 +69,21 @@ func (c *comment) write() {
 	if r.Allow != "" {
 		c.add("problems", "**To plan this commit,** somebody with write access comments exactly this line, alone:\n\n"+literal("/slipway approve "+r.Allow)+"\n\n")
 	}
+	c.ofCommit()
 	c.conflicts()
 	groups := group(r.Plan.Nodes)
 	c.leaving(markdownLimit/4, c.destroyed)
 	c.made()
 	c.leaving(markdownLimit/8, c.findings)
-	c.list("warnings", "**This reports a compromise.** Merging switches nothing off until a person confirms it:", r.Incidents, 0)
-	c.list("changes of rights", "**This gives people or programs more rights.** They count only after the merge, once a person who may `grant` has approved them with `slipway grant`:", r.Access, 0)
-	c.list("changes of rights", "This removes rights, as soon as it is merged:", r.Restrictions, 0)
+	c.list("warnings", "**This reports a compromise.** "+c.either("Merging switches", "It switches")+" nothing off until a person confirms it:", r.Incidents, 0)
+	c.list("changes of rights", "**This gives people or programs more rights.** They count only after the "+c.either("merge", "commit is in force")+", once a person who may `grant` has approved them with `slipway grant`:", r.Access, 0)
+	c.list("changes of rights", "This removes rights, as soon as it is "+c.either("merged", "in force")+":", r.Restrictions, 0)
 	c.list("rules", "This changes site-wide rules:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {
 		c.list("warnings", "Warnings:", f.Warnings, 0)
 	}
 	if idle(r) {
-		c.add("verdicts", "Merging this does nothing to any machine.\n\n")
+		c.add("verdicts", c.either("Merging this", "This")+" does nothing to any machine.\n\n")
 	}
 	c.leaving(markdownLimit/8, func() { c.table(groups) })
 	if f := r.Plan.Forecast; f != nil {
@@ -98,9 +99,30 @@ func (c *comment) write() {
 	c.pending()
 }
 
-// idle reports whether a proposal was planned and changes nothing.
+// either chooses the words for a proposal or for a commit without one.
+func (c *comment) either(proposal, commit string) string {
+	if c.review.Commit != nil {
+		return commit
+	}
+	return proposal
+}
+
+// ofCommit says what a plan of a commit is, and that it approves nothing.
+func (c *comment) ofCommit() {
+	r := c.review
+	if r.Commit == nil || !r.Planned() {
+		return
+	}
+	c.add("notes", "**Nothing can be approved from this plan.** To approve, merge a pull request whose comment names what is erased, or run `slipway approve` once the commit is in force.\n\n")
+	if r.Commit.Lacks {
+		c.add("notes", "**This commit does not have "+literal(site.Revision{ID: r.Base}.Short())+", which is in force, in its history.** So the plan also takes back what only the design in force has. "+
+			"To see what the commit itself changes, rebase its branch.\n\n")
+	}
+}
+
+// idle reports whether a proposal or a commit was planned and changes nothing.
 func idle(r *site.Review) bool {
-	return r.Proposal.Number > 0 && verdictOfPlan(r) == unchanged && len(r.Plan.Removes) == 0 && blocked(&r.Plan) == 0
+	return (r.Proposal.Number > 0 || r.Commit != nil) && verdictOfPlan(r) == unchanged && len(r.Plan.Removes) == 0 && blocked(&r.Plan) == 0
 }
 
 // conflicts says what prevents a merge, and what to do.
@@ -143,7 +165,10 @@ func (c *comment) missing() string {
 
 // whole is the command that shows a whole review.
 func (c *comment) whole() string {
-	if c.review.Proposal.Number == 0 || c.review.Landing != nil {
+	switch {
+	case c.review.Commit != nil:
+		return "`slipway plan` in a checkout of the commit"
+	case c.review.Proposal.Number == 0 || c.review.Landing != nil:
 		return "`slipway plan`"
 	}
 	return "`slipway plan` in a checkout with this merged"
@@ -154,6 +179,10 @@ func (c *comment) stands() string {
 	r := c.review
 	if r.Proposal.Head == "" || r.Base == "" {
 		return ""
+	}
+	if r.Commit != nil {
+		return fmt.Sprintf("\n<sub>%s compared with %s, which is in force. Planned %s.</sub>\n", literal(r.Commit.Short()),
+			literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
 	}
 	return fmt.Sprintf("\n<sub>%s merged into %s at %s. Planned %s.</sub>\n", literal(site.Revision{ID: r.Proposal.Head}.Short()), c.branch(),
 		literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
@@ -199,20 +228,20 @@ func (c *comment) findings() {
 	}
 	last := ""
 	if n := c.review.Before; n > 0 {
-		last = "\n" + branchHas(c.branch(), n)
+		last = "\n" + branchHas(c.onBranch(), n)
 	}
 	if errorsOf(c.review) > 0 {
-		last += "\nPush a fix; Slipway plans again by itself.\n"
+		last += "\nPush a fix" + c.either("; Slipway plans again by itself.", ", and look at the plan of the new commit.") + "\n"
 	}
 	c.section("findings", "", lines, last)
 }
 
 // branchHas says how many findings the branch has without the proposal.
-func branchHas(branch string, n int) string {
+func branchHas(where string, n int) string {
 	if n == 1 {
-		return "1 other finding is on " + branch + " already.\n"
+		return "1 other finding is " + where + " already.\n"
 	}
-	return fmt.Sprintf("%d other findings are on %s already.\n", n, branch)
+	return fmt.Sprintf("%d other findings are %s already.\n", n, where)
 }
 
 func (c *comment) finding(f site.Finding) string {

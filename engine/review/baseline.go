@@ -16,11 +16,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// baseline is what a round of reviews is based on: the branch without any proposal, and what is
-// known of the machines.
+// baseline is what plans are compared with: the branch without any proposal, or the design in force, and what is known of the
+// machines. Comments below call it the branch.
 type baseline struct {
-	reviews *Reviews
+	planner planner
+	name    string // in a sentence
 	base    site.Revision
+	unread  bool // the repository does not have base any more: only the design in force is known
 
 	asked    bool
 	known    site.Known
@@ -42,14 +44,18 @@ func (b *baseline) ask(ctx context.Context) error {
 	if b.asked {
 		return nil
 	}
-	b.known = b.reviews.site.Known()
-	design, findings, err := b.reviews.Evaluate(ctx, b.base)
-	if err != nil {
-		return fmt.Errorf("evaluate branch %s: %w", b.reviews.Branch, err)
+	b.known = b.planner.site.Known()
+	var design *site.Site
+	var findings []site.Finding
+	if !b.unread {
+		var err error
+		if design, findings, err = b.planner.evaluate(ctx, b.base); err != nil {
+			return fmt.Errorf("evaluate %s: %w", b.name, err)
+		}
+		design, findings = placement.PlaceEvaluated(design, findings, b.known.Placed)
 	}
-	design, findings = placement.PlaceEvaluated(design, findings, b.known.Placed)
 	if site.HasErrors(findings) || design == nil {
-		design = b.reviews.site.Design()
+		design = b.planner.site.Design()
 	}
 	b.design, b.findings, b.asked, b.placed = design, findings, true, b.known.Placed
 	if design != nil {
@@ -66,7 +72,7 @@ func (b *baseline) differ(v *site.Review) {
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&b.plan, &all)
 	v.Waiting = b.waiting
 	v.Plan.Forecast = rollout.Forecast(b.merged, &v.Plan, b.known, v.When)
-	b.nodes = present.Consequences(v, &all, present.Designs{InForce: b.reviews.site.Design(), Branch: b.design, Merged: b.merged})
+	b.nodes = present.Consequences(v, &all, present.Designs{InForce: b.planner.site.Design(), Branch: b.design, Merged: b.merged})
 }
 
 // racks returns those of the last proposal.

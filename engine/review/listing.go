@@ -103,20 +103,45 @@ func waitsForPlan(p site.Proposal) string {
 func (l *Listing) planned(v site.Review, nodes []site.NodeConsequence, racks map[string]*site.Rack) {
 	l.change(v.Proposal.Number, func(d *site.ProposalDetail) {
 		v.Proposal = named(v.Proposal)
-		if !v.Planned() {
-			nodes = nil
-		}
-		if len(nodes) == 0 {
-			racks = nil
-		}
-		left := max(0, len(v.Findings)-mostFindings)
-		v.Findings = v.Findings[:len(v.Findings)-left]
-		*d = site.ProposalDetail{Review: v, FindingsLeftOut: left, Losses: v.Approves(), Nodes: nodes, Racks: racks, ProposalBrief: site.ProposalBrief{
+		*d = site.ProposalDetail{PlanDetail: kept(v, nodes, racks), ProposalBrief: site.ProposalBrief{
 			Proposal: v.Proposal, Verdict: site.PlainLine(v.Verdict), Waits: present.WaitsFor(&v), Planned: v.When, Set: v.Set, Erases: len(v.Destroys())}}
-		if v.Planned() {
-			d.Counts = present.CountConsequences(nodes)
-		}
 	})
+}
+
+// kept is a review as it is kept, with what it does to nodes; nil where nothing is planned.
+func kept(v site.Review, nodes []site.NodeConsequence, racks map[string]*site.Rack) site.PlanDetail {
+	if !v.Planned() {
+		nodes = nil
+	}
+	if len(nodes) == 0 {
+		racks = nil
+	}
+	left := max(0, len(v.Findings)-mostFindings)
+	v.Findings = v.Findings[:len(v.Findings)-left]
+	d := site.PlanDetail{Review: v, FindingsLeftOut: left, Losses: v.Approves(), Nodes: nodes, Racks: racks}
+	if v.Planned() {
+		d.Counts = present.CountConsequences(nodes)
+	}
+	return d
+}
+
+// room is what kept plans take so far, of those that were made last to those before them.
+type room struct{ steps, nodes int }
+
+// fit forgets of a plan what is more than is kept of all together.
+func (r *room) fit(d *site.PlanDetail) {
+	whole := len(d.Review.Plan.Nodes) + len(d.Review.Pending.Nodes)
+	if r.steps += whole; whole > 0 && r.steps > mostStepsKept {
+		r.steps -= whole
+		d.StepsLeftOut = len(d.Review.Plan.Nodes)
+		d.Review.Plan.Nodes, d.Review.Pending.Nodes, d.Review.Plan.Forecast, d.Review.Pending.Forecast = nil, nil, nil, nil
+	}
+	more := len(d.Nodes) + len(d.Racks) + len(d.Review.Approved)
+	if r.nodes += more; more > 0 && r.nodes > mostNodesKept {
+		r.nodes -= more
+		d.NodesLeftOut = max(d.NodesLeftOut, len(d.Nodes)) // they may be gone already
+		d.Nodes, d.Racks, d.Losses, d.Review.Approved = nil, nil, nil, nil
+	}
 }
 
 // landed notes the news of a merged proposal. The plan stays as people read it before the merge.
@@ -194,7 +219,7 @@ func (l *listed) trimLocked() {
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(lastOf(l.by[b]).Compare(lastOf(l.by[a])), b-a)
 	})
-	ended, steps, nodes := 0, 0, 0
+	ended, room := 0, room{}
 	for _, number := range order {
 		d := l.by[number]
 		if d.Ended {
@@ -203,23 +228,12 @@ func (l *listed) trimLocked() {
 				continue
 			}
 		}
-		whole := len(d.Review.Plan.Nodes) + len(d.Review.Pending.Nodes)
-		if steps += whole; whole > 0 && steps > mostStepsKept {
-			steps -= whole
-			d.StepsLeftOut = len(d.Review.Plan.Nodes)
-			d.Review.Plan.Nodes, d.Review.Pending.Nodes, d.Review.Plan.Forecast, d.Review.Pending.Forecast = nil, nil, nil, nil
-		}
 		if l := d.Review.Landing; d.Ended && l != nil && len(l.Machines)+len(l.Lines) > 0 { // of what machines did meanwhile
 			end := *l
 			end.Machines, end.Lines = nil, nil
 			d.Review.Landing = &end
 		}
-		room := len(d.Nodes) + len(d.Racks) + len(d.Review.Approved)
-		if nodes += room; room > 0 && nodes > mostNodesKept {
-			nodes -= room
-			d.NodesLeftOut = max(d.NodesLeftOut, len(d.Nodes)) // they may be gone already
-			d.Nodes, d.Racks, d.Losses, d.Review.Approved = nil, nil, nil, nil
-		}
+		room.fit(&d.PlanDetail)
 		l.by[number] = d
 	}
 }

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -8,8 +9,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/placement"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
+
+// planner plans designs as if they were in force: those of proposals as merged, and those of commits. It touches no machine.
+type planner struct {
+	site     Site
+	evaluate func(context.Context, site.Revision) (*site.Site, []site.Finding, error)
+	judges   func(ctx context.Context, revision, by site.Revision) ([]site.Finding, error)
+	pages    func(commit string) string // may be nil
+}
 
 // plan plans a proposal as if it were merged.
 func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error {
@@ -24,10 +34,15 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 	if len(m.Conflicts) > 0 || m.Problem != "" {
 		return nil
 	}
+	return r.planner.compare(ctx, v, m.Result, on)
+}
+
+// compare adds to a review what putting a revision in force does beside its baseline.
+func (p planner) compare(ctx context.Context, v *site.Review, result site.Revision, on *baseline) error {
 	if err := on.ask(ctx); err != nil {
 		return err
 	}
-	design, findings, err := r.Evaluate(ctx, m.Result)
+	design, findings, err := p.evaluate(ctx, result)
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
@@ -40,12 +55,13 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 	v.Rules = changedRules(on.design, design)
 	v.Incidents = incident.New(on.design, design, on.known.Delivered)
 	v.Access, v.Restrictions = changedAccess(on.design, design)
-	if err := r.judge(ctx, v, m.Result, on, design); err != nil || !v.Planned() {
+	if err := p.judge(ctx, v, result, on, design); err != nil || !v.Planned() {
 		return err
 	}
 	on.merged = design
 	on.differ(v)
-	return r.drives(ctx, v, on)
+	on.shown, err = p.site.WithDrives(ctx, on.known, v.Destroys())
+	return err
 }
 
 // changedAccess says who may do more and who less once a proposal is merged, also where only nodes come into or leave
@@ -58,20 +74,23 @@ func changedAccess(branch, merged *site.Site) (more, less []string) {
 	return access.Summary(before, merged.Granted())
 }
 
-// judge checks a proposal that changes policies or suppressions by those of the
-// branch, which are in force until it is merged. It ignores findings that the
-// branch has as well.
-func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revision, on *baseline, design *site.Site) error {
+// judge checks a design that changes policies or suppressions by those of the
+// baseline, which are in force until then. It ignores findings that the
+// baseline has as well.
+func (p planner) judge(ctx context.Context, v *site.Review, merged site.Revision, on *baseline, design *site.Site) error {
 	if !mayJudgeItself(on.design, design) {
 		return nil
 	}
-	found, err := r.Judge(ctx, merged, on.base)
+	if on.unread {
+		return fmt.Errorf("check it against the rules of %s: the repository no longer has %s", on.name, on.base.Short())
+	}
+	found, err := p.judges(ctx, merged, on.base)
 	if err != nil {
-		return fmt.Errorf("check it against the rules of the branch: %w", err)
+		return fmt.Errorf("check it against the rules of %s: %w", on.name, err)
 	}
 	fresh, _ := newFindings(found, slices.Concat(v.Findings, on.findings))
 	for i := range fresh {
-		fresh[i].Message += "; by the rules of the branch, which this changes"
+		fresh[i].Message += "; by the rules of " + on.name + ", which this changes"
 	}
 	v.Findings = append(v.Findings, fresh...)
 	return nil
@@ -86,8 +105,13 @@ func mayJudgeItself(branch, merged *site.Site) bool {
 	return branch.Ruling == "" || branch.Ruling != merged.Ruling
 }
 
-// drives adds what is known of the disks that are erased.
-func (r *Reviews) drives(ctx context.Context, v *site.Review, on *baseline) (err error) {
-	on.shown, err = r.site.WithDrives(ctx, on.known, v.Destroys())
-	return err
+// write writes the comment.
+func (p planner) write(v *site.Review, on *baseline) {
+	view := present.View{Site: on.merged, Before: p.site.Design(), Known: on.shown, Now: v.When}
+	if p.pages != nil {
+		view.Pages = p.pages(v.Proposal.Head)
+	}
+	var w bytes.Buffer
+	v.Whole = present.Comment(&w, v, view)
+	v.Verdict, v.Comment = present.Verdict(v), w.String()
 }

@@ -81,6 +81,7 @@ type Config struct {
 type Reviews struct {
 	Config
 	site     Site
+	planner  planner
 	poke     chan struct{}
 	deciding sync.Mutex // held while deciding what is recorded of proposals
 
@@ -138,7 +139,7 @@ const (
 
 // New returns the reviews of a site; Run keeps them.
 func New(of Site, c Config) *Reviews {
-	return &Reviews{Config: c, site: of, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
+	return &Reviews{Config: c, site: of, planner: planner{of, c.Evaluate, c.Judge, c.Pages}, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
 		asks: map[int]int{}, answered: map[int]int{}, doubts: map[question]time.Time{}}
 }
 
@@ -218,7 +219,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	now := min(len(due), reviewsPerRound)
-	against := &baseline{reviews: r, base: base}
+	against := &baseline{planner: r.planner, name: "branch " + r.Branch, base: base}
 	for _, p := range due[:now] {
 		if err := r.review(ctx, p, against); err != nil {
 			return false, err

@@ -58,9 +58,10 @@ type Site struct {
 	Recorded *Recorded
 	// Listing is told what people are told of proposals.
 	Listing *Listing
-	// Design returns the design in force, nil before the first. HasMetAll reports
-	// whether every machine of it was looked at.
+	// Design returns the design in force, nil before the first, and Revision its
+	// revision. HasMetAll reports whether every machine of it was looked at.
 	Design    func() *site.Site
+	Revision  func() site.Revision
 	HasMetAll func() bool
 	// Ready is closed once the records are loaded. InForce receives a value when a
 	// design comes into force.

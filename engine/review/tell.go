@@ -1,7 +1,6 @@
 package review
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +48,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 	if c := r.site.Recorded.Of(p.Number).ChangedAt(p.Head); c != nil {
 		v.Call = present.ChangedCall(&v, c.What, c.When)
 	}
-	r.write(&v, on)
+	r.planner.write(&v, on)
 	if is.named = v.Planned() && v.Whole; is.named {
 		is.set = v.Approves()
 	}
@@ -205,18 +204,6 @@ func (r *Reviews) stillOpen(ctx context.Context, number int, head string) (bool,
 		return false, fmt.Errorf("ask what became of proposal %d: %w", number, err)
 	}
 	return p.Number == number && p.State == site.ProposalOpen && p.Base == r.Branch && (head == "" || p.Head == head), nil
-}
-
-// write writes the comment.
-func (r *Reviews) write(v *site.Review, on *baseline) {
-	inForce := r.site.Design()
-	view := present.View{Site: on.merged, Before: inForce, Known: on.shown, Now: v.When}
-	if r.Pages != nil {
-		view.Pages = r.Pages(v.Proposal.Head)
-	}
-	var w bytes.Buffer
-	v.Whole = present.Comment(&w, v, view)
-	v.Verdict, v.Comment = present.Verdict(v), w.String()
 }
 
 var errDone = errors.New("the branch has it already")

@@ -84,27 +84,31 @@ type ProposalBrief struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// ProposalDetail is a proposal with all that its comment says. Whoever gets one changes nothing in it.
+// ProposalDetail is a proposal with all that its comment says. Whoever gets one changes nothing in it. After a merge its Review
+// has the plan of before and the news since. It has no plan if a commit was merged, or closed, that Slipway has not planned.
 type ProposalDetail struct {
 	ProposalBrief
-	// Review is what the comment is made of, with the comment itself as Markdown. After a merge it has the plan of before and
-	// the news since. It has no plan if a commit was merged, or closed, that Slipway has not planned.
+	PlanDetail
+}
+
+// PlanDetail is the plan of a proposal or a commit with what it does to each machine, as far as it is kept.
+type PlanDetail struct {
+	// Review is what the comment is made of, with the comment itself as Markdown.
 	Review Review `json:"review"`
 	// StepsLeftOut is how many nodes of the plan are not in the review: steps are kept of the last small plans only. What
-	// merging does to each node is known all the same.
+	// is done to each node is known all the same.
 	StepsLeftOut int `json:"stepsLeftOut,omitempty"`
 	// FindingsLeftOut is how many findings are not in the review.
 	FindingsLeftOut int `json:"findingsLeftOut,omitempty"`
-	// Losses are what merging destroys and approves, or has approved. Set is their digest.
+	// Losses are what is destroyed. Of a proposal they are what merging approves, or has approved; Set is their digest.
 	Losses Losses `json:"losses,omitempty"`
 	// NodesLeftOut is for how many nodes the consequences and the losses are not kept: those of the last plans are. The
 	// comment has them, and a new plan.
 	NodesLeftOut int `json:"nodesLeftOut,omitempty"`
-	// Counts says how many nodes have which consequence, besides those that merging leaves as they are. It is nil without a
-	// plan.
+	// Counts says how many nodes have which consequence, besides those that stay as they are. It is nil without a plan.
 	Counts map[Consequence]int `json:"counts,omitzero"`
-	// Nodes are the consequences for the nodes that merging does not leave as and where they are, by name. Racks are the racks
-	// of the proposal, which nobody changes.
+	// Nodes are the consequences for the nodes that do not stay as and where they are, by name. Racks are the racks of the
+	// planned design, which nobody changes.
 	Nodes []NodeConsequence `json:"-"`
 	Racks map[string]*Rack  `json:"-"`
 }

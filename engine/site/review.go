@@ -27,6 +27,9 @@ type Merge struct {
 type Review struct {
 	Site     string   `json:"site"`
 	Proposal Proposal `json:"proposal"`
+	// Commit is set for a commit that is planned without a proposal, as if it were in force. Proposal has its Head alone then,
+	// and Base is the revision in force.
+	Commit *Commit `json:"commit,omitempty"`
 	// Base is the commit of the branch that the review is based on. Result is
 	// the digest of the merged files.
 	Base   string    `json:"base,omitempty"`

@@ -136,6 +136,8 @@ type Status struct {
 	Files string `json:"files,omitempty"`
 	// Proposals says whether Slipway reviews pull requests for the site.
 	Proposals bool `json:"proposals,omitempty"`
+	// Commits says whether Slipway plans commits without a pull request: it follows a branch of a repository.
+	Commits bool `json:"commits,omitempty"`
 	// Leader says who leads the site, when the daemon that answers only follows.
 	// It knows nothing else then.
 	Leader string `json:"leader,omitempty"`

@@ -49,6 +49,8 @@ type fleet struct {
 	// pulled changes pull request 7. unpulled has no pull requests be reviewed.
 	pulled   func(*site.ProposalDetail)
 	unpulled bool
+	// committed changes the plan of a commit.
+	committed func(*site.CommitDetail)
 	// removes are the nodes that leave the design.
 	removes []site.Removal
 	// waiting has the nodes besides those that are named wait for approval.
@@ -204,7 +206,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
-	s := site.Status{Site: "berlin", Files: f.files, Proposals: !f.unpulled, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
+	s := site.Status{Site: "berlin", Files: f.files, Proposals: !f.unpulled, Commits: !f.unpulled, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
@@ -488,7 +490,7 @@ func asked(h http.Handler, method, path, form string, headers ...string) (int, s
 func every() []string {
 	var all []string
 	for _, v := range views {
-		all = append(all, strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7").Replace(v.path))
+		all = append(all, strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7", "{commit}", newRack).Replace(v.path))
 	}
 	for _, a := range Acts {
 		if a.Site {

@@ -331,7 +331,7 @@ func TestPagesTryNothingDenied(t *testing.T) {
 	for _, who := range []string{"bob@example.org", "carol@example.org", "erin@example.org"} {
 		client := as(who)
 		for _, v := range views {
-			path := strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7").Replace(v.path)
+			path := strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7", "{commit}", newRack).Replace(v.path)
 			before, _ := log.get()
 			status, _, _ := sends(t, client, "GET", at+path, "")
 			if after, _ := log.get(); status == 200 && after != before {

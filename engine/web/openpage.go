@@ -22,8 +22,10 @@ func (o *openPage) request(ctx context.Context) (*http.Request, error) {
 	if err == nil {
 		r.SetPathValue("site", o.site)
 		r.SetPathValue("node", o.node)
-		if strings.HasSuffix(o.path, "/{number}") {
-			r.SetPathValue("number", r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+		for _, name := range []string{"number", "commit"} {
+			if strings.HasSuffix(o.path, "/{"+name+"}") {
+				r.SetPathValue(name, r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+			}
 		}
 	}
 	return r, err
@@ -86,7 +88,7 @@ func find(path string) (v *view, name, node string) {
 				name = parts[j]
 			case "{node}":
 				node = parts[j]
-			case "{number}": // of the last part, see openPage.request
+			case "{number}", "{commit}": // of the last part, see openPage.request
 			default:
 				fits = fits && p == parts[j]
 			}

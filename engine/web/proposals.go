@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -20,7 +19,8 @@ import (
 func menu(p *Shell) (all []view) {
 	for _, v := range views {
 		switch {
-		case strings.Contains(v.path, "{node}"), strings.Contains(v.path, "{number}"):
+		case strings.Contains(v.path, "{node}"), strings.Contains(v.path, "{number}"), strings.Contains(v.path, "{commit}"):
+		case v.name == "commits" && (p.Status == nil || !p.Status.Commits):
 		case v.name == "proposals" && (p.Status == nil || !p.Status.Proposals):
 		default:
 			all = append(all, v)
@@ -68,12 +68,18 @@ type proposalPage struct {
 	Comment  template.HTML
 	Approval string
 	Planning string // that it is being planned; empty if it is not
+	Racks    rackPlan
+}
+
+// rackPlan is what a plan does to machines, by rack.
+type rackPlan struct {
+	control.ByRack
 	Pictures []mergingPicture
-	// Rows are machines of these racks that merging does not leave as they are, at most mostRowsOfRacks; Left is how many others
+	// Rows are machines of these racks that do not stay as they are, at most mostRowsOfRacks; Left is how many others
 	// there are.
 	Rows []site.NodeConsequence
 	Left int
-	// Unlisted says why it is not shown what merging does to each machine.
+	// Unlisted says why it is not shown what is done to each machine.
 	Unlisted    string
 	More, First string
 	// MoreOutside and FirstOutside lead through the machines in no rack.
@@ -91,30 +97,45 @@ type mergingPicture struct {
 
 // proposal shows a pull request as its comment does, and by rack.
 func proposal(q *request) (any, []string, error) {
+	var p proposalPage
+	comment, path, err := q.plan("proposals/"+url.PathEscape(q.r.PathValue("number")), &p.ProposalView)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.Comment = comment
+	p.Approval, p.Planning = present.ApprovalOf(&p.ProposalDetail), present.PlanningOf(&p.ProposalBrief)
+	p.Racks, err = q.rackPlan(p.ByRack, present.Unlisted(&p.ProposalDetail))
+	return p, []string{path}, err
+}
+
+// plan gets a plan by rack, as the page asks for it, and its comment. The path is where all of it is.
+func (q *request) plan(what string, into any) (comment template.HTML, path string, err error) {
 	given, asked := q.r.URL.Query(), url.Values{"limit": {strconv.Itoa(perRacks)}}
 	for _, name := range []string{"after", "outside"} {
 		if v := given.Get(name); v != "" {
 			asked.Set(name, v)
 		}
 	}
-	at := q.ofSite("proposals/" + url.PathEscape(q.r.PathValue("number")) + "?")
-	path := at + asked.Encode()
-	brief := maps.Clone(asked)
-	brief.Set("steps", "false")
-	body, err := q.answer("GET", at+brief.Encode(), nil)
+	at := q.ofSite(what + "?")
+	path = at + asked.Encode()
+	asked.Set("steps", "false")
+	body, err := q.answer("GET", at+asked.Encode(), nil)
 	if err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
-	var p proposalPage
 	var whole struct{ Review struct{ Comment string } } // longer than other texts of a page, and bounded by who writes it
-	if err := q.read(body, &p.ProposalView); err != nil {
-		return nil, nil, err
+	if err := q.read(body, into); err != nil {
+		return "", "", err
 	}
 	if err := json.Unmarshal(body, &whole); err != nil {
-		return nil, nil, fmt.Errorf("read the comment: %w", err)
+		return "", "", fmt.Errorf("read the comment: %w", err)
 	}
-	p.Comment = template.HTML(present.CommentHTML(whole.Review.Comment)) // which escapes what is in it
-	p.Approval, p.Planning, p.Unlisted = present.ApprovalOf(&p.ProposalDetail), present.PlanningOf(&p.ProposalBrief), present.Unlisted(&p.ProposalDetail)
+	return template.HTML(present.CommentHTML(whole.Review.Comment)), path, nil // which escapes what is in it
+}
+
+// rackPlan draws what a plan does, with links to the racks and machines that are on no page yet.
+func (q *request) rackPlan(by control.ByRack, unlisted string) (rackPlan, error) {
+	p := rackPlan{ByRack: by, Unlisted: unlisted}
 	link := func(after, outside string) string {
 		to := url.Values{}
 		if after != "" {
@@ -125,7 +146,7 @@ func proposal(q *request) (any, []string, error) {
 		}
 		return "?" + to.Encode()
 	}
-	after, outside := asked.Get("after"), asked.Get("outside")
+	after, outside := q.r.URL.Query().Get("after"), q.r.URL.Query().Get("outside")
 	if after != "" {
 		p.First = link("", outside)
 	}
@@ -138,11 +159,11 @@ func proposal(q *request) (any, []string, error) {
 	if p.OutsideNext != "" {
 		p.MoreOutside = link(after, p.OutsideNext)
 	}
-	return p, []string{path}, p.draw()
+	return p, p.draw()
 }
 
 // draw draws the racks, and lists their machines.
-func (p *proposalPage) draw() error {
+func (p *rackPlan) draw() error {
 	shapes := present.Symbols{}
 	for _, r := range p.Affected {
 		v := present.ElevationView{Shared: shapes, Merging: map[string]site.NodeConsequence{}, Link: func(node string) string { return "../nodes/" + url.PathEscape(node) }} // from this page

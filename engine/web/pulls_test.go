@@ -56,7 +56,7 @@ func (f *fleet) pull() site.ProposalDetail {
 	v.Whole = present.Comment(&comment, &v, present.View{Site: merged, Before: before, Now: f.now, Pages: "https://git.example/blob/89abcdef"})
 	v.Verdict, v.Comment = present.Verdict(&v), comment.String()
 	nodes := present.Consequences(&v, &all, present.Designs{InForce: before, Branch: before, Merged: merged})
-	return site.ProposalDetail{Review: v, Losses: set, Nodes: nodes, Racks: merged.Racks, Counts: present.CountConsequences(nodes), ProposalBrief: site.ProposalBrief{
+	return site.ProposalDetail{PlanDetail: site.PlanDetail{Review: v, Losses: set, Nodes: nodes, Racks: merged.Racks, Counts: present.CountConsequences(nodes)}, ProposalBrief: site.ProposalBrief{
 		Proposal: p, Verdict: site.PlainLine(v.Verdict), Waits: present.WaitsFor(&v), Planned: f.now, Set: v.Set, Erases: len(set), Shown: f.now}}
 }
 

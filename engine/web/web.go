@@ -83,7 +83,7 @@ func (s *Site) Login(w http.ResponseWriter, r *http.Request, n control.LoginNoti
 // view is one page of a site.
 type view struct {
 	path, name, title string
-	// command shows the same, with "{node}" and "{number}" for those of the page.
+	// command shows the same, with "{node}", "{number}" and "{commit}" for those of the page.
 	command string
 	// load gives what the page shows, and the paths below /api/v1 that it came from.
 	load func(*request) (any, []string, error)
@@ -95,7 +95,7 @@ type view struct {
 
 // commandOf is the command that shows what a page does, by its request.
 func (v view) commandOf(r *http.Request) string {
-	return strings.NewReplacer("{node}", r.PathValue("node"), "{number}", r.PathValue("number")).Replace(v.command)
+	return strings.NewReplacer("{node}", r.PathValue("node"), "{number}", r.PathValue("number"), "{commit}", r.PathValue("commit")).Replace(v.command)
 }
 
 // Read is a page of a site, and the command that shows the same.
@@ -125,6 +125,8 @@ var views = []view{
 	{path: "/sites/{site}/network", name: "network", title: "Network and links", command: "slipway explain NODE interfaces", load: network},
 	{path: "/sites/{site}/proposals", name: "proposals", title: "Pull requests", command: "slipway proposals", load: proposals},
 	{path: "/sites/{site}/proposals/{number}", name: "proposal", title: "Pull request", command: "slipway proposals {number}", load: proposal},
+	{path: "/sites/{site}/commits", name: "commits", title: "Branches", command: "slipway commits", load: commits, every: listEvery},
+	{path: "/sites/{site}/commits/{commit}", name: "commit", title: "Plan of a commit", command: "slipway commits {commit}", load: commit, costly: true, every: planEvery},
 	{path: "/sites/{site}/plan", name: "plan", title: "Plan", command: "slipway plan", load: sitePlan},
 	{path: "/sites/{site}/findings", name: "findings", title: "Findings", command: "slipway check", load: findings},
 	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", command: "slipway approve", load: approvals},

@@ -81,7 +81,7 @@ func elements(t *testing.T, page string) (all []string) {
 func TestEveryPageHasPartsThatChange(t *testing.T) {
 	h := opened(t, &fleet{})
 	for _, v := range views {
-		path := strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7").Replace(v.path)
+		path := strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7", "{commit}", newRack).Replace(v.path)
 		status, text := asked(h, "GET", path, "")
 		if status != 200 {
 			t.Errorf("%s: %d", path, status)

@@ -44,11 +44,12 @@ func templates(s *Site) map[string]*template.Template {
 		"tone":        tone,
 		"menu":        menu,
 		"consequence": consequence, "consequences": consequencesIn, "verdictOf": present.VerdictOf,
-		"pulls": func(name string, text template.HTML) template.HTML { return linkedPulls(name, text) },
-		"word":  func(v any) string { return fmt.Sprint(v) },
-		"minus": func(a, b int) int { return a - b },
-		"title": func(v view) string { return v.title },
-		"path":  func(v view, name string) string { return strings.Replace(v.path, "{site}", url.PathEscape(name), 1) },
+		"pulls":   func(name string, text template.HTML) template.HTML { return linkedPulls(name, text) },
+		"commits": func(name string, e site.Event, text template.HTML) template.HTML { return linkedCommit(name, e, text) },
+		"word":    func(v any) string { return fmt.Sprint(v) },
+		"minus":   func(a, b int) int { return a - b },
+		"title":   func(v view) string { return v.title },
+		"path":    func(v view, name string) string { return strings.Replace(v.path, "{site}", url.PathEscape(name), 1) },
 		"outcomes": func() []site.AuditOutcome {
 			return []site.AuditOutcome{site.AuditBegun, site.AuditDone, site.AuditRefused, site.AuditFailed, site.AuditDenied}
 		},
@@ -66,7 +67,9 @@ func templates(s *Site) map[string]*template.Template {
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
 			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
-		"isIn":   func(v view, page string) bool { return v.name == page || v.name == "proposals" && page == "proposal" },
+		"isIn": func(v view, page string) bool {
+			return v.name == page || v.name == "proposals" && page == "proposal" || v.name == "commits" && page == "commit"
+		},
 		"marked": marked,
 	}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/shell.html", "pages/parts.html"))
