@@ -35,6 +35,7 @@ const (
 // Client asks a daemon.
 type Client struct {
 	socket string                                // empty with remote
+	site   string                                // that is asked about where a path names none; empty for the daemon's only one
 	base   string                                // the URL before all paths
 	token  string                                // of a program; empty for none
 	login  func(context.Context) (string, error) // gives the token of a person; nil for none
@@ -54,6 +55,12 @@ func Dial(socket string) *Client {
 	}}
 }
 
+// ForSite has what is asked about no site by its path, such as artifacts, be about one.
+func (c *Client) ForSite(name string) *Client {
+	c.site = name
+	return c
+}
+
 // Close ends the client's connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -67,7 +74,7 @@ func (c *Client) Handler() http.Handler {
 			r.SetURL(to)
 			r.Out.Host = to.Host
 			kept := http.Header{}
-			for _, name := range []string{"Accept", "Content-Type", "If-None-Match", "Last-Event-ID"} {
+			for _, name := range passedHeaders {
 				if v := r.In.Header.Get(name); v != "" {
 					kept.Set(name, v)
 				}
@@ -84,6 +91,20 @@ func (c *Client) Handler() http.Handler {
 			json.NewEncoder(w).Encode(failure{Text: c.explain(&url.Error{Op: "ask", URL: c.base, Err: err}).Error()})
 		},
 	}
+}
+
+// Sites are the names of the sites that the daemon manages.
+func (c *Client) Sites(ctx context.Context) ([]string, error) {
+	var names []string
+	_, err := c.get(ctx, "/sites", "", &names)
+	return names, err
+}
+
+// Overview is what a person needs to know of a site first.
+func (c *Client) Overview(ctx context.Context, siteName string) (Overview, error) {
+	var o Overview
+	_, err := c.get(ctx, ofSitePath(siteName, "overview"), "", &o)
+	return o, err
 }
 
 // Report is a site's status and plan.
@@ -414,6 +435,9 @@ func (c *Client) request(ctx context.Context, method, path string, body io.Reade
 	req, err := http.NewRequestWithContext(ctx, method, c.base+prefix+path, body)
 	if err == nil && token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if err == nil && c.site != "" {
+		req.Header.Set(siteHeader, c.site)
 	}
 	return req, err
 }
