@@ -46,8 +46,8 @@ demo-install: build ## two blank servers, emulated, that become what their desig
 # is tested.
 GUESTS := TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFails
 
-# CI has half an hour. There a twelfth of the tests of what takes longest run, and another twelfth at
-# another time; `make prove` runs all of them. What is left out is printed: -skip names it. So is one of
+# CI has half an hour. There a twelfth of the tests of what takes longest run, which follows from the sources
+# (tests/drawn.sh); `make prove` runs all of them. What is left out is printed: -skip names it. So is one of
 # the guests.
 LONG := ./engine ./engine/design ./sinks/agent ./sinks/github ./sinks/libvirt ./sinks/redfish ./tests/e2e ./tests/e2e/week ./tests/editor ./tests/github ./tests/inside ./tests/install ./tests/model $(addprefix ./sinks/agent/inside/,base config disk image network packages)
 PARTS := $(if $(CI),12,1)
@@ -55,20 +55,20 @@ PARTS := $(if $(CI),12,1)
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
 test: setup ## all tests; with CI set, a twelfth of those that take longest
-	@part=$${PART:-$$(($$(date +%s) / 60 % $(PARTS)))}; seed=$$(date +%s); \
+	@seed=$$(tests/drawn.sh); part=$${PART:-$$(($$seed % $(PARTS)))}; \
 		$(if $(CI),echo "of the long tests those of PART=$$part; the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_PART=$$part/$(PARTS) SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) \
 		-skip "^($(GUESTS)$$(tests/part.sh $$part $(PARTS) $(LONG)))\$$" ./...
-	guests='$(GUESTS)'; $(if $(CI),guests=$$(echo "$$guests" | cut -d '|' -f $$(($${PART:-$$(date +%s) / 60} % 3 + 1)));) \
+	guests='$(GUESTS)'; $(if $(CI),guests=$$(echo "$$guests" | cut -d '|' -f $$(($${PART:-$$(tests/drawn.sh)} % 3 + 1)));) \
 		$(TEST) -timeout 25m -parallel 2 -run "^($$guests)$$" ./tests/e2e
 
 # Packages and tests without goroutines are left out: what is pure, and what bounds
 # the cost of designs, and what a browser does. So are the longest of the stories, of which twenty are told. Of
-# the tests of ./engine one in RACES is run, others at another time; `make prove` runs
+# the tests of ./engine one in RACES is run, drawn by the sources; `make prove` runs
 # all of them.
 RACES := 16
 race: setup ## the engine's tests with the race detector, with CI set a part of the most
-	part=$${RACE_PART:-$$(($$(date +%s) / 60 % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
+	part=$${RACE_PART:-$$(($$(tests/drawn.sh) % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
 	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestBrowser.*|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
 		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|present|say|retry|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify
 

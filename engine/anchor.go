@@ -299,7 +299,6 @@ func (e *Engine) comparePublished(all []site.Sealed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.anchor.compared = e.book.Records
-	keys := e.keysLocked()
 	was := map[string]site.Sealed{}
 	for _, s := range all {
 		if before, twice := was[s.Node]; twice && highestSealed(before) > highestSealed(s) {
@@ -307,8 +306,9 @@ func (e *Engine) comparePublished(all []site.Sealed) {
 		}
 		was[s.Node], e.published[s.Node] = s, s
 	}
+	e.readBranchLocked(was)
 	for _, s := range all {
-		if s.Site != e.Site || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
+		if !e.isSealedLocked(s) {
 			continue
 		}
 		published := site.Account{Records: s.Records, Closed: s.Closed, Entries: s.Entries}
@@ -325,11 +325,10 @@ func (e *Engine) comparePublished(all []site.Sealed) {
 // set back to the middle of an installation would resume it on a machine that finished it long
 // ago.
 func (e *Engine) compareInstalledLocked() {
-	keys := e.keysLocked()
 	for name, s := range e.published {
 		w := e.workers[name]
-		if w == nil || s.Site != e.Site || s.Records != e.book.Records || s.Closed != e.accountLocked(name).Closed ||
-			s.Generation <= w.memory.Recorded.Generation() || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
+		if w == nil || s.Records != e.book.Records || s.Closed != e.accountLocked(name).Closed ||
+			s.Generation <= w.memory.Recorded.Generation() || !e.isSealedLocked(s) {
 			continue
 		}
 		e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch has generation %d of %s as installed, and the records know of generation %d. "+
@@ -461,6 +460,7 @@ func (w *worker) sealLocked() *site.Sealed {
 	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,
 		Generation: r.Generation(), HostKeys: e.hostKeysLocked(w.name, r),
 		Passwords: sealedPasswords(r), BMC: r.BMC}
+	announce(s.Passwords, w.node, r)
 	if e.Key == nil || len(s.Entries)+len(s.HostKeys)+len(s.Passwords) == 0 && s.BMC == nil {
 		if before, there := e.published[w.name]; there && (before.BMC == nil || e.undisprovedLocked(before).BMC != nil) {
 			return &before

@@ -175,15 +175,25 @@ func (p accountPasswords) Begin(ctx context.Context, account string, v secret.Va
 		// It would be forgotten, and nobody could log in any more.
 		return fmt.Errorf("%w: the password of epoch %d was offered to %s, and no login has shown whether the account has it", driver.ErrInterrupted, use.OfferedAs.Epoch, account)
 	}
+	if err := p.mayOffer(use, as); err != nil {
+		return err
+	}
 	if err := p.deliver(ctx, account, v, time.Time{}); err != nil {
 		return err
 	}
-	return p.save(ctx, account, func(u *site.AccountUse) {
+	err = p.save(ctx, account, func(u *site.AccountUse) {
 		u.Changing = true
 		u.OfferedDenied = u.OfferedDenied && u.Offered == digest
 		u.Offered, u.OfferedAs = digest, as
 		u.Highest = max(u.Highest, as.Epoch)
 	})
+	if err != nil {
+		return err
+	}
+	if err := p.mayOffer(use, as); err != nil { // asked again: reports that are built from now on name this password
+		return errors.Join(err, p.save(ctx, account, func(u *site.AccountUse) { *u = use }))
+	}
+	return nil
 }
 
 // Prove implements driver.Passwords.

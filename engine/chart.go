@@ -255,7 +255,7 @@ func (w *worker) rowLocked(r *site.RolloutStatus) site.ChartRow {
 		row.Detail, row.Release, row.Person = s.Detail, s.Release, s.Person
 	}
 	if len(w.plan.Steps) > 0 {
-		row.Work, row.Window = rollout.Actions(w.plan.Steps), rollout.WindowOf(w.node, w.plan.Steps[0])
+		row.Work, row.Window = rollout.Actions(w.plan.Steps), rollout.WindowOf(w.node, &w.plan.Steps[0])
 	}
 	if m.State == site.MachineWaiting {
 		row.WaitsFor = w.waitsFor

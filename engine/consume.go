@@ -99,18 +99,33 @@ func (w *worker) commit(ctx context.Context, j job, s site.Step) error {
 // use, and the status branch gets it once Git answers.
 func (w *worker) publishUse(ctx context.Context) bool {
 	e := w.e
-	e.mu.Lock()
-	status := w.status
-	e.mu.Unlock()
-	if e.Anchor == nil || e.ObserveOnly || status.Sealed == nil {
+	e.branching.Lock()
+	defer e.branching.Unlock()
+	status, ok := w.toSeal()
+	if !ok {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, anchorTimeout)
 	defer cancel()
 	if err := e.Anchor.Seal(ctx, status); err != nil {
 		e.Log.Warn("use of an approval not published", "node", w.name, "err", err)
+		return true
 	}
+	e.noteBranch(status)
 	return true
+}
+
+// toSeal returns the status whose sealed part is to be written to the status branch; ok is false if the daemon
+// writes none. What the branch has of the node's passwords is not known from now on, until the write has succeeded.
+func (w *worker) toSeal() (status site.NodeStatus, ok bool) {
+	e := w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Anchor == nil || e.ObserveOnly || w.status.Sealed == nil {
+		return site.NodeStatus{}, false
+	}
+	e.beginBranchLocked(w.status)
+	return w.status, true
 }
 
 // consume uses the approval of a step, and reports whether it was unused before.

@@ -151,6 +151,7 @@ type Engine struct {
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time
+	branching    sync.Mutex // one write of the status branch at a time
 	handling     sync.Mutex // one change of the incidents at a time
 	granting     sync.Mutex // one change of what was approved of access at a time
 
@@ -200,6 +201,9 @@ type Engine struct {
 	// published holds the nodes' sealed parts as they were when compared with the records.
 	// Their signatures are verified on use.
 	published map[string]site.Sealed
+	// onBranch are the passwords that the status branch names, by node and account, as they were read or written last. A
+	// node is missing while it is not known: a write has failed or is under way.
+	onBranch map[string]map[string]site.SealedPassword
 	// proofs are the BMCs to which derived passwords go, by the UUID that these are derived from, also of nodes that
 	// are gone.
 	proofs map[string]site.MachineProof
@@ -276,7 +280,7 @@ func New(c Config) *Engine {
 		reviewed:  review.NewListing(),
 		shown:     map[string]site.Losses{},
 		accounts:  map[string]site.Account{},
-		published: map[string]site.Sealed{},
+		published: map[string]site.Sealed{}, onBranch: map[string]map[string]site.SealedPassword{},
 		instance:  crand.Text()[:12],
 		learnt:    map[string]bool{},
 		waiting:   waiting{},

@@ -43,5 +43,5 @@ func askForPlace(e *Engine, w *worker) *held {
 }
 
 func tryOf(w *worker, f *rollout.Facts) rollout.Try {
-	return rollout.Try{Node: w.factsLocked(f.Now), Step: site.Step{Impact: site.ImpactReboot}}
+	return rollout.Try{Node: w.factsLocked(f.Now), Step: &site.Step{Impact: site.ImpactReboot}}
 }

@@ -52,7 +52,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	if h == nil && w.memory.Recorded.Quarantined == nil {
 		e.joinLocked(w, s)
 		f := e.factsLocked()
-		t := rollout.Try{Node: w.factsLocked(f.Now), Step: s, Steps: p.Steps, Begun: w.continues(s)}
+		t := rollout.Try{Node: w.factsLocked(f.Now), Step: &s, Steps: p.Steps, Begun: w.continues(s)}
 		rule := func(ask func(rollout.Try) rollout.Reason) *held {
 			if r := ask(t); r != nil {
 				return e.holdLocked(w, f, r)
@@ -68,6 +68,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 			func() *held { return w.cablesGate(s) },
 			func() *held { return w.aloneGate(s) },
 			func() *held { return firstContactGate(w, j.site, s) },
+			func() *held { return e.announceGate(w, s) },
 			func() *held { return rule(f.Order) }, // halted, needs, leader, canaries
 			func() *held { return rule(f.Window) },
 			func() *held { return freshDisksGate(w, permitted) },

@@ -15,7 +15,6 @@ import (
 // branch and the site key alone logs in to each BMC and ends the rotation, whether the status branch is from before the rotation or has
 // all that was recorded in that moment. It asks no machine for a change but of its accounts.
 func TestProveHostLostInTheMiddleOfARotation(t *testing.T) {
-	seed, sample := number64("SLIPWAY_SEED", number64("SLIPWAY_FIRST_SEED", 1)), int(number64("SLIPWAY_RUNS", 4))
 	for i, personality := range lab.Personalities {
 		t.Run(personality, func(t *testing.T) {
 			t.Parallel()
@@ -23,12 +22,7 @@ func TestProveHostLostInTheMiddleOfARotation(t *testing.T) {
 			whole.designs("bmc-own", 2, own)
 			all, _ := whole.run(0)
 			whole.reaches("not lost", 2, 0)
-			losses := lossesOf(all)
-			if os.Getenv("SLIPWAY_PROVE") == "" {
-				dice := rand.New(rand.NewPCG(seed, uint64(i)))
-				dice.Shuffle(len(losses), func(i, j int) { losses[i], losses[j] = losses[j], losses[i] })
-				losses = losses[:min(sample, len(losses))]
-			}
+			losses, seed := lossesOf(all, i)
 			for losses := range slices.Chunk(losses, 25) {
 				r := newRotationRack(t, personality, len(losses))
 				for _, l := range losses {
@@ -49,11 +43,19 @@ type loss struct {
 	prompt  bool // the status branch has what was recorded then, else what was before the rotation
 }
 
-func lossesOf(requests int) (all []loss) {
+// lossesOf are the losses in a rotation of some requests: all of them with SLIPWAY_PROVE set, otherwise a sample, which the
+// seed and the personality's number draw.
+func lossesOf(requests, personality int) (all []loss, seed uint64) {
 	for request := 1; request <= requests; request++ {
 		all = append(all, loss{request, false}, loss{request, true})
 	}
-	return all
+	seed = number64("SLIPWAY_SEED", number64("SLIPWAY_FIRST_SEED", 1))
+	if os.Getenv("SLIPWAY_PROVE") == "" {
+		dice := rand.New(rand.NewPCG(seed, uint64(personality)))
+		dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:min(int(number64("SLIPWAY_RUNS", 4)), len(all))]
+	}
+	return all, seed
 }
 
 // loseInTheMiddle loses the host of a machine in its rotation to the epoch 2, and builds it again.

@@ -90,8 +90,9 @@ type bay struct {
 	sealed   *site.Sealed
 	departed map[string]site.Sealed // that were published of nodes that are gone
 	design   *site.Site
-	blank    bool // the records may lack what earlier ones had
-	prompt   bool // the status branch has all that was written when the daemon was killed
+	blank    bool          // the records may lack what earlier ones had
+	prompt   bool          // the status branch has all that was written when the daemon was killed
+	branch   *statusBranch // that the daemon writes; nil for a daemon without one
 	said     *strings.Builder
 }
 
@@ -140,8 +141,11 @@ func (b *bay) start() {
 	b.e.ctx = b.t.Context()
 	b.e.design, b.e.book = b.design, record.Book{Records: "r1", Blank: b.blank}
 	maps.Copy(b.e.published, b.departed)
+	if b.branch != nil {
+		b.e.Branch = b.branch
+	}
 	if b.sealed != nil {
-		b.e.published[b.name] = *b.sealed
+		b.e.comparePublished([]site.Sealed{*b.sealed})
 	}
 	b.must(b.e.readProofs(b.t.Context()))
 	b.w = newWorker(b.e, b.design.Nodes[b.name], b.memory, false, func() {})
@@ -182,6 +186,9 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 		_ = b.e.term.Renew(b.t.Context()) // as a daemon does beside its work, which takes long on a busy host; a term that is lost stays lost
 		b.w.anew = true
 		b.w.reconcile(ctx)
+		if ctx.Err() == nil {
+			b.e.tellBranch(ctx)
+		}
 		if s := b.status(); ctx.Err() != nil || s.State == site.InSync {
 			break
 		}
@@ -193,7 +200,7 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 		b.memory = written
 	}
 	b.memory.Observed = site.Observed{}
-	if !killed {
+	if !killed && b.branch == nil {
 		b.publish()
 	}
 	b.e.mu.Lock()

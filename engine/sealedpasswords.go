@@ -151,10 +151,15 @@ func (e *Engine) publishedOfLocked(node string) (s site.Sealed, read bool) {
 		return s, false
 	}
 	s = e.published[node]
-	if s.Site != e.Site || sitekey.Verify(e.keysLocked(), sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
+	if !e.isSealedLocked(s) {
 		return site.Sealed{}, true
 	}
 	return s, true
+}
+
+// isSealedLocked reports whether what was published of a node is of this site and has the signature of one of its keys.
+func (e *Engine) isSealedLocked(s site.Sealed) bool {
+	return s.Site == e.Site && sitekey.Verify(e.keysLocked(), sitekey.ForStatus, s.Unsigned(), s.Signature) == nil
 }
 
 // highestSealed is the highest epoch of what was published of a node.

@@ -131,6 +131,10 @@ func sameStatus(a, b site.NodeStatus) bool {
 func (e *Engine) Report() site.Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.reportLocked()
+}
+
+func (e *Engine) reportLocked() site.Report {
 	waiting, digest := e.waitingLocked()
 	st := site.Status{
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
@@ -271,6 +275,9 @@ func (e *Engine) tell(ctx context.Context) bool {
 	return e.tellBranch(ctx) && ok
 }
 
+// branchProblem is what a status branch that cannot be written is reported as.
+const branchProblem = "status branch"
+
 // tellBranch is tell for the status branch alone.
 func (e *Engine) tellBranch(ctx context.Context) bool {
 	if e.Branch == nil || e.isBarred() || e.isSilent() {
@@ -282,7 +289,7 @@ func (e *Engine) tellBranch(ctx context.Context) bool {
 	if err != nil {
 		err = fmt.Errorf("the status cannot be written: %w", err)
 	}
-	e.setProblem("status branch", err)
+	e.setProblem(branchProblem, err)
 	return err == nil
 }
 
@@ -298,25 +305,28 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 			return nil
 		}
 	}
-	e.resealAll()
-	if err := e.Branch.Report(ctx, e.Report()); err != nil {
+	return e.writeBranch(ctx)
+}
+
+// writeBranch writes the status to the branch. One write happens at a time.
+func (e *Engine) writeBranch(ctx context.Context) error {
+	e.branching.Lock()
+	defer e.branching.Unlock()
+	r := e.toBranch()
+	if err := e.Branch.Report(ctx, r); err != nil {
 		return err
 	}
-	now := time.Now()
+	e.noteBranch(r.Status.Nodes...)
+	e.noteWritten(time.Now())
+	return nil
+}
+
+// noteWritten notes when the status was written to the branch, for those who wait for it.
+func (e *Engine) noteWritten(now time.Time) {
 	e.mu.Lock()
 	e.written = now
 	e.mu.Unlock()
 	e.isWritten(now)
-	return nil
-}
-
-// resealAll brings the sealed part of each node up to date.
-func (e *Engine) resealAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, w := range e.workers {
-		w.status.Sealed = w.sealLocked()
-	}
 }
 
 func (e *Engine) reportInterval() time.Duration {

@@ -207,7 +207,7 @@ var examples = map[string]bool{"Wrong": true, "Right": true, "Example": true, "C
 var takesNoSentence = map[string]bool{
 	"Contains": true, "HasPrefix": true, "HasSuffix": true, "Cut": true, "CutPrefix": true, "CutSuffix": true, "TrimPrefix": true,
 	"TrimSuffix": true, "Index": true, "Split": true, "SplitN": true, "EqualFold": true, "NewReplacer": true, "ReplaceAll": true,
-	"MustCompile": true, "Command": true, "CommandContext": true, "HandleFunc": true, "panic": true,
+	"MustCompile": true, "Pattern": true, "Command": true, "CommandContext": true, "HandleFunc": true, "panic": true,
 }
 
 func called(c *ast.CallExpr) string {

@@ -12,19 +12,29 @@ import (
 	"time"
 )
 
-// prepared is JSON that is ready to be sent.
-type prepared []byte
+// prepared is JSON that is ready to be sent, with its tag. Both are made once for all who are sent it.
+type prepared struct {
+	body []byte
+	tag  string
+}
+
+// prepare is JSON with its tag.
+func prepare(body []byte) prepared {
+	sum := sha256.Sum256(body)
+	return prepared{body, strconv.Quote(hex.EncodeToString(sum[:16]))}
+}
 
 // write writes a value with its tag, or nothing but that it is what the client has.
 func (c *call) write(value any) error {
-	body, isJSON := value.(prepared)
-	if !isJSON {
+	p, is := value.(prepared)
+	if !is {
 		text, err := c.encoded(value)
 		if err != nil {
 			return err
 		}
-		body = text
+		p = prepare(text)
 	}
+	body := p.body
 	if len(body) >= smallAnswer && !c.route.acts { // what was done is told in any case
 		sent, err := c.limits.send(c.caller, body)
 		if err != nil {
@@ -32,11 +42,9 @@ func (c *call) write(value any) error {
 		}
 		defer sent()
 	}
-	sum := sha256.Sum256(body)
-	tag := strconv.Quote(hex.EncodeToString(sum[:16]))
 	c.w.Header().Set("Content-Type", "application/json")
-	c.w.Header().Set("ETag", tag)
-	if c.r.Header.Get("If-None-Match") == tag {
+	c.w.Header().Set("ETag", p.tag)
+	if c.r.Header.Get("If-None-Match") == p.tag {
 		c.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}

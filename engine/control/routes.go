@@ -28,7 +28,7 @@ type Identity struct {
 func about() []route {
 	return []route{
 		{method: http.MethodGet, path: "/openapi.json", scope: ofCaller, about: "Returns this description as OpenAPI.", gives: map[string]any{},
-			serve: func(*call) (any, error) { return prepared(openAPI), nil }},
+			serve: func(*call) (any, error) { return prepare(openAPI), nil }},
 		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site, and on the whole of it.", gives: Identity{}, serve: whoAmI},
 		{method: http.MethodGet, path: "/sites", scope: ofCaller, about: "Lists the names of the sites that the daemon manages.", gives: []string{},
 			serve: func(c *call) (any, error) { return c.daemon.Sites(), nil }},

@@ -40,13 +40,16 @@ type snapshot[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
-	parts *sync.Map // by name, func() ([]byte, error)
+	parts *sync.Map // by name, func() (prepared, error)
 }
 
 // part is the JSON of a part of the value. It is made when somebody asks for it by this name, once for all who do.
 func (s *snapshot[T]) part(name string, of func(T) any) (prepared, error) {
-	made, _ := s.parts.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return json.Marshal(of(s.value)) }))
-	return made.(func() ([]byte, error))()
+	made, _ := s.parts.LoadOrStore(name, sync.OnceValues(func() (prepared, error) {
+		body, err := json.Marshal(of(s.value))
+		return prepare(body), err
+	}))
+	return made.(func() (prepared, error))()
 }
 
 // whole is the JSON of the value.

@@ -85,7 +85,7 @@ func TestSharedJoinersOfALongComputation(t *testing.T) {
 			snap, err := s.get(t.Context(), "x", compute)
 			if err != nil || snap.value != 1 || time.Since(began) != 200*time.Millisecond {
 				t.Errorf("got %v, %v after %s", snap, err, time.Since(began))
-			} else if body, err := snap.whole(); err != nil || string(body) != "1" {
+			} else if body, err := snap.whole(); err != nil || string(body.body) != "1" {
 				t.Errorf("its JSON is %s, %v", body, err)
 			}
 		}
@@ -166,7 +166,7 @@ func TestSharedParts(t *testing.T) {
 	}
 	made := 0
 	for range 3 {
-		if body, err := snap.part("half", func(v int) any { made++; return v / 2 }); err != nil || string(body) != "3" {
+		if body, err := snap.part("half", func(v int) any { made++; return v / 2 }); err != nil || string(body.body) != "3" {
 			t.Errorf("got %s, %v", body, err)
 		}
 	}

@@ -13,18 +13,22 @@ type Bound struct {
 	// What is bounded, such as "the site" or "rack r1", and Rule how: "maxUnavailable
 	// 2".
 	What, Rule string
-	group      group
-	// majority means that the group keeps its majority; otherwise unavailable holds the
-	// design's text. A vote is missing wherever its machine is, so a machine that is
+	group      *group
+	// majority means that the group keeps its majority; otherwise unavailable is how many
+	// nodes may be out of service. A vote is missing wherever its machine is, so a machine that is
 	// away counts for a majority.
 	majority    bool
-	unavailable string
+	unavailable site.Limit
 }
 
-// group selects some of a site's nodes; the zero value selects all.
+// group is some of a site's nodes, with the bounds that the design sets for them.
 type group struct {
-	kind kind
-	of   string
+	kind   kind
+	of     string
+	bounds []*Bound
+	// count counts the nodes, once counted is set.
+	count   tally
+	counted bool
 }
 
 type kind int
@@ -35,7 +39,7 @@ const (
 	role
 )
 
-func (g group) has(n *site.Node) bool {
+func (g *group) has(n *site.Node) bool {
 	switch g.kind {
 	case rack:
 		return n.Rack == g.of
@@ -45,51 +49,58 @@ func (g group) has(n *site.Node) bool {
 	return true
 }
 
-type boundsOf struct{ rack, role string }
-
-// mostBounds is how many bounds may apply to a node.
-const mostBounds = 4
-
-// Bounds returns the bounds that apply to a node.
-func (f *Facts) Bounds(n *site.Node) []*Bound {
-	key := boundsOf{n.Rack, n.Role}
-	all, known := f.bounds[key]
-	if known {
-		return all
+// limit adds a bound to the group, where the design sets one.
+func (g *group) limit(what, unavailable string) {
+	if unavailable != "" {
+		g.bounds = append(g.bounds, g.atMost(what, unavailable))
 	}
-	all = make([]*Bound, 0, mostBounds)
-	unavailable := func(g group, what, text string) {
-		all = append(all, f.same(Bound{What: what, Rule: "maxUnavailable " + text, group: g, unavailable: text}))
-	}
-	unavailable(group{}, "the site", f.Site.Rollout.MaxUnavailable)
-	if r := f.Site.Racks[n.Rack]; r != nil && r.MaxUnavailable != "" {
-		unavailable(group{rack, n.Rack}, "rack "+n.Rack, r.MaxUnavailable)
-	}
-	if r := f.Site.Roles[n.Role]; r != nil {
-		if r.MaxUnavailable != "" {
-			unavailable(group{role, n.Role}, "role "+n.Role, r.MaxUnavailable)
-		}
-		if r.Majority {
-			all = append(all, f.same(Bound{What: "role " + n.Role, Rule: "it decides by majority", group: group{role, n.Role}, majority: true}))
-		}
-	}
-	if f.bounds == nil {
-		f.bounds = map[boundsOf][]*Bound{}
-	}
-	f.bounds[key] = all
-	return all
 }
 
-// same returns the bound as created for an earlier node, so that equal bounds share one
-// pointer.
-func (f *Facts) same(b Bound) *Bound {
-	if f.known[b] == nil {
-		if f.known == nil {
-			f.known = map[Bound]*Bound{}
-		}
-		f.known[b] = &b
+func (g *group) atMost(what, unavailable string) *Bound {
+	return &Bound{What: what, Rule: "maxUnavailable " + unavailable, group: g, unavailable: site.ReadLimit(unavailable)}
+}
+
+// groups holds groups by kind and name. The zero value has none.
+type groups [role + 1]map[string]*group
+
+func (all *groups) add(g *group) {
+	if all[g.kind] == nil {
+		all[g.kind] = map[string]*group{}
 	}
-	return f.known[b]
+	all[g.kind][g.of] = g
+}
+
+// groupsOf returns the groups that a node is in, by kind.
+func (f *Facts) groupsOf(n *Node) [role + 1]*group {
+	if n.groups[whole] != nil {
+		return n.groups
+	}
+	return [...]*group{f.group(whole, ""), f.group(rack, n.Design.Rack), f.group(role, n.Design.Role)}
+}
+
+// group returns a group. The same facts always return the same one.
+func (f *Facts) group(k kind, of string) *group {
+	if g := f.groups[k][of]; g != nil {
+		return g
+	}
+	g := &group{kind: k, of: of}
+	switch k {
+	case whole:
+		g.bounds = []*Bound{g.atMost("the site", f.Site.Rollout.MaxUnavailable)}
+	case rack:
+		if r := f.Site.Racks[of]; r != nil {
+			g.limit("rack "+of, r.MaxUnavailable)
+		}
+	case role:
+		if r := f.Site.Roles[of]; r != nil {
+			g.limit("role "+of, r.MaxUnavailable)
+			if r.Majority {
+				g.bounds = append(g.bounds, &Bound{What: "role " + of, Rule: "it decides by majority", group: g, majority: true})
+			}
+		}
+	}
+	f.groups.add(g)
+	return g
 }
 
 // Limit returns how many of that many nodes may be out of service. A role of one or two
@@ -99,7 +110,7 @@ func (b *Bound) Limit(of int) int {
 	if b.majority {
 		return max(1, (of-1)/2)
 	}
-	return max(1, site.Bound(b.unavailable, of))
+	return max(1, b.unavailable.Of(of))
 }
 
 // share is how a node counts in a group.
@@ -119,7 +130,7 @@ func (f *Facts) shareOf(n *Node) share {
 		return nothing
 	case n.Design.Away != "":
 		return away
-	case f.Site.Unused(n.Design) != "":
+	case !f.isUsed(n):
 		return nothing
 	case n.IsOut() || f.isDownWithHost(n):
 		return out
@@ -134,54 +145,30 @@ type tally [out + 1]int
 
 func (t *tally) add(s share, by int) { t[s] += by }
 
-// tallies are the tallies of groups, by kind and name. The zero value has none.
-type tallies [role + 1]map[string]*tally
-
-func (t *tallies) of(g group) *tally { return t[g.kind][g.of] }
-
-func (t *tallies) put(g group, is *tally) {
-	if t[g.kind] == nil {
-		t[g.kind] = map[string]*tally{}
-	}
-	t[g.kind][g.of] = is
-}
-
-// groupsOf returns the groups that a node is in.
-func groupsOf(n *site.Node) [role + 1]group {
-	return [...]group{{}, {rack, n.Rack}, {role, n.Role}}
-}
-
-// count counts the groups of some bounds that were not counted yet.
-func (f *Facts) count(bounds []*Bound) {
-	var fresh []group
-	for _, b := range bounds {
-		if f.tallies.of(b.group) == nil {
-			f.tallies.put(b.group, &tally{})
-			fresh = append(fresh, b.group)
+// count counts some groups that have bounds and were not counted yet, in one pass over the nodes.
+func (f *Facts) count(some ...*group) {
+	var fresh groups
+	any := false
+	for _, g := range some {
+		if !g.counted && len(g.bounds) > 0 {
+			g.counted, any = true, true
+			fresh.add(g)
 		}
 	}
-	if len(fresh) > 0 {
-		f.countGroups(fresh)
-	}
-}
-
-// countGroups fills the empty tallies of some groups, in one pass over the nodes.
-func (f *Facts) countGroups(groups []group) {
-	var fresh tallies
-	for _, g := range groups {
-		fresh.put(g, f.tallies.of(g))
+	if !any {
+		return
 	}
 	for n := range f.Nodes.All() {
 		s := share(-1)
-		for _, g := range groupsOf(n.Design) {
-			t := fresh.of(g)
-			if t == nil {
+		for k, of := range [...]string{rack: n.Design.Rack, role: n.Design.Role} {
+			g := fresh[k][of]
+			if g == nil {
 				continue
 			}
 			if s < 0 {
 				s = f.shareOf(n)
 			}
-			t.add(s, 1)
+			g.count.add(s, 1)
 		}
 	}
 }
@@ -226,9 +213,9 @@ func (b *Bound) counts(c class, s share) bool {
 }
 
 // room returns how many more nodes of a class may be taken out of service under a
-// bound, and how many nodes the bound covers.
-func (f *Facts) room(b *Bound, c class) (left, of int) {
-	t := f.tallies.of(b.group)
+// bound, and how many nodes the bound covers. The bound's group has to be counted.
+func (b *Bound) room(c class) (left, of int) {
+	t := &b.group.count
 	of = t[serves] + t[unfit] + t[out]
 	lacking := t[out]
 	if b.counts(c, unfit) {
@@ -253,15 +240,17 @@ func (f *Facts) fullFor(n *Node) *Full {
 		if x != n && f.shareOf(x) != serves {
 			continue // it takes no place that it does not have
 		}
-		c, all := f.classOf(x), f.Bounds(x.Design)
-		f.count(all)
-		for _, b := range all {
-			places := 1
-			if b.majority && x != n {
-				places = f.servingIn(b.group, guests)
-			}
-			if left, _ := f.room(b, c); left < places {
-				return &Full{Bound: b, Node: x, host: n}
+		c, groups := f.classOf(x), f.groupsOf(x)
+		f.count(groups[:]...)
+		for _, g := range groups {
+			for _, b := range g.bounds {
+				places := 1
+				if b.majority && x != n {
+					places = f.servingIn(g, guests)
+				}
+				if left, _ := b.room(c); left < places {
+					return &Full{Bound: b, Node: x, host: n}
+				}
 			}
 		}
 	}
@@ -278,8 +267,7 @@ type Full struct {
 // Verdict implements Reason.
 func (r *Full) Verdict(f *Facts) Verdict {
 	b, c := r.Bound, f.classOf(r.Node)
-	f.count([]*Bound{b})
-	_, of := f.room(b, c)
+	_, of := b.room(c)
 	var names []string
 	for x := range f.Nodes.All() {
 		if x != r.Node && b.group.has(x.Design) && b.counts(c, f.shareOf(x)) {

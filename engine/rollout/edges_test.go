@@ -253,12 +253,13 @@ func TestWindowOfAStep(t *testing.T) {
 		"a restart for two policies":          {restart("bios.SMT", "config.files./etc/motd"), "night"},
 		"a restart for two policies, swapped": {restart("config.files./etc/motd", "bios.SMT"), "night"},
 	} {
-		if got := rollout.WindowOf(n, c.step); got != c.want {
+		if got := rollout.WindowOf(n, &c.step); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 	n.Drift = map[site.Facet]string{"": "enforce"}
-	if got := rollout.WindowOf(n, restart("bios.SMT")); got != "night" {
+	step := restart("bios.SMT")
+	if got := rollout.WindowOf(n, &step); got != "night" {
 		t.Errorf("a restart for a facet without a policy: %q", got)
 	}
 }

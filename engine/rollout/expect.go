@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -12,22 +13,76 @@ import (
 
 // expected holds the nodes of a simulation.
 type expected struct {
-	named   ByName
-	inOrder []*Node // by name
-	roles   map[string][]*Node
+	nodes []Node // by name
+	// plans are the plans of the nodes. A node without one has one without steps.
+	plans []*site.NodePlan
+	at    map[string]int // where in nodes each name is
+	roles map[string][]*Node
 }
 
-func (all *expected) add(n *Node) {
-	all.named[n.Name()] = n
-	all.inOrder = append(all.inOrder, n)
-	all.roles[n.Design.Role] = append(all.roles[n.Design.Role], n)
+// expectAll returns what is known of all nodes of a design when a forecast begins.
+func expectAll(s *site.Site, p *site.Plan, known site.Known, now time.Time) *expected {
+	order := inOrder(s, p)
+	all := &expected{nodes: make([]Node, len(order)), plans: make([]*site.NodePlan, len(order)), at: make(map[string]int, len(order)), roles: map[string][]*Node{}}
+	for i, o := range order {
+		x := &all.nodes[i]
+		*x = expect(o.design, o.plan, known, now)
+		x.role = s.Roles[o.design.Role]
+		all.plans[i] = o.plan
+		all.at[o.design.Name] = i
+		all.roles[o.design.Role] = append(all.roles[o.design.Role], x)
+	}
+	return all
+}
+
+// planned is a node of the design with its plan.
+type planned struct {
+	design *site.Node
+	plan   *site.NodePlan
+}
+
+// inOrder returns all nodes of a design by name, each once.
+func inOrder(s *site.Site, p *site.Plan) []planned {
+	all := make([]planned, 0, len(s.Nodes))
+	for i := range p.Nodes {
+		if n := s.Nodes[p.Nodes[i].Node]; n != nil {
+			all = append(all, planned{n, &p.Nodes[i]})
+		}
+	}
+	byName := func(a, b planned) int { return strings.Compare(a.design.Name, b.design.Name) }
+	slices.SortStableFunc(all, byName) // most plans are in this order already
+	all = slices.CompactFunc(all, func(a, b planned) bool { return a.design == b.design })
+	if len(all) == len(s.Nodes) {
+		return all
+	}
+	nothing, sorted := &site.NodePlan{}, all
+	for _, n := range s.Nodes {
+		if _, has := slices.BinarySearchFunc(sorted, planned{design: n}, byName); !has {
+			all = append(all, planned{n, nothing})
+		}
+	}
+	slices.SortFunc(all, byName)
+	return all
 }
 
 // Node implements Nodes.
-func (all *expected) Node(name string) *Node { return all.named[name] }
+func (all *expected) Node(name string) *Node {
+	if at, designed := all.at[name]; designed {
+		return &all.nodes[at]
+	}
+	return nil
+}
 
 // All implements Nodes.
-func (all *expected) All() iter.Seq[*Node] { return slices.Values(all.inOrder) }
+func (all *expected) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for i := range all.nodes {
+			if !yield(&all.nodes[i]) {
+				return
+			}
+		}
+	}
+}
 
 // InRole implements Nodes.
 func (all *expected) InRole(role string) iter.Seq[*Node] { return slices.Values(all.roles[role]) }
@@ -36,11 +91,11 @@ func (all *expected) InRole(role string) iter.Seq[*Node] { return slices.Values(
 // things: a machine with a plan answers by the time its turn comes; work under way
 // with nothing else planned ends by itself; and Slipway keeps looking at machines. A
 // node of which nothing is known counts as in service.
-func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *Node {
+func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) Node {
 	m, isKnown := known.Nodes[n.Name]
 	r, o := &m.Recorded, &m.Observed
 	changes, waits := len(np.Steps) > 0, len(np.Steps) == 0 && np.Waiting != ""
-	x := &Node{
+	x := Node{
 		Design:      n,
 		Quarantined: r.Quarantined != nil,
 		Settled:     r.Adopted != nil && !r.Adopted.Settled.IsZero(),
@@ -48,7 +103,7 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 		Paused:    n.Paused.Holds(now) || r.Paused.Holds(now),
 		Disrupted: !r.Disrupted.IsZero(), Disrupts: !r.Disrupted.IsZero() || r.UnderWay() > 0,
 		Seen:     true,
-		Rotates:  slices.ContainsFunc(np.Steps, func(s site.Step) bool { return len(s.Rotates) > 0 }),
+		Rotates:  rotates(np.Steps),
 		Accounts: r.Accounts,
 		Blind:    !changes && !waits && (known.Unseen[n.Name] || isKnown && o.Seen().IsZero()),
 		Power:    o.Facets[site.FacetPower].Have["state"],
@@ -59,7 +114,7 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 	case changes:
 	case waits:
 		x.Disrupted, x.Disrupts = false, false
-		inSync(x)
+		inSync(&x)
 	case len(np.Blocked)+len(np.Reported) > 0 || np.Foreign != "" || np.Unproven != "":
 		x.Phase = np.Phase
 		if x.Phase == "" {
@@ -74,8 +129,18 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 	return x
 }
 
+// rotates reports whether one of some steps replaces a derived password.
+func rotates(steps []site.Step) bool {
+	for i := range steps {
+		if len(steps[i].Rotates) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // begun updates a node for a step that has begun.
-func begun(n *Node, s site.Step) {
+func begun(n *Node, s *site.Step) {
 	if s.Impact >= site.ImpactInterrupts {
 		n.Settled = true
 		n.Disrupted = n.Disrupted || !s.Force
@@ -90,7 +155,7 @@ func begun(n *Node, s site.Step) {
 }
 
 // ended updates a node for a step that has had its effect.
-func ended(n *Node, s site.Step) {
+func ended(n *Node, s *site.Step) {
 	if len(s.Rotates) > 0 {
 		n.Accounts = maps.Clone(n.Accounts)
 		if n.Accounts == nil {

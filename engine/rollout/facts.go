@@ -25,11 +25,9 @@ type Facts struct {
 	Nodes   Nodes
 
 	// Cached counts of the nodes. Change keeps them up to date.
-	tallies  tallies
+	groups   groups
 	progress map[string]*progress
 	leaders  map[string]string
-	bounds   map[boundsOf][]*Bound
-	known    map[Bound]*Bound
 	windows  map[string]*opening
 	guests   map[string][]*Node // by the name of the node that they are placed on; nil before they were looked for
 }
@@ -94,44 +92,60 @@ type Node struct {
 	// Patience how long that may take.
 	Part            Part
 	Spent, Patience time.Duration
+
+	// What the design says of the node, for nodes that live as long as their facts, as those of a simulation do.
+	// Otherwise it is looked up at each question.
+	role   *site.Role
+	groups [role + 1]*group
 }
 
 // Name returns the node's name.
 func (n *Node) Name() string { return n.Design.Name }
 
 // inUse reports whether the node counts: the design has it and uses it.
-func (f *Facts) inUse(n *Node) bool { return !n.Leaving && f.Site.Unused(n.Design) == "" }
+func (f *Facts) inUse(n *Node) bool { return !n.Leaving && f.isUsed(n) }
+
+// isUsed reports whether the design uses the node. The machine of a node that is leaving may still be designed so.
+func (f *Facts) isUsed(n *Node) bool { return n.Design.UnusedIn(f.role(n)) == "" }
 
 // role returns the node's role, or nil.
-func (f *Facts) role(n *Node) *site.Role { return f.Site.Roles[n.Design.Role] }
+func (f *Facts) role(n *Node) *site.Role {
+	if n.role != nil {
+		return n.role
+	}
+	return f.Site.Roles[n.Design.Role]
+}
 
 // few is how many nodes go down with one, and it, before room for them is allocated.
 const few = 4
 
 // Change changes what is known of a node, and updates all cached counts.
 func (f *Facts) Change(n *Node, change func()) {
-	through, with := f.through(n), append(append(make([]*Node, 0, few), n), f.guestsOf(n)...)
+	with := append(append(make([]*Node, 0, few), n), f.guestsOf(n)...)
 	shares := make([]share, 0, few)
 	for _, x := range with {
 		shares = append(shares, f.shareOf(x))
 	}
+	p, before := f.progress[n.Design.Role], 0
+	if p != nil {
+		before = f.through(n)
+	}
 	change()
-	further := f.through(n)
 	for i, x := range with {
 		now := f.shareOf(x)
 		if shares[i] == now {
 			continue
 		}
-		for _, g := range groupsOf(x.Design) {
-			if t := f.tallies.of(g); t != nil {
-				t.add(shares[i], -1)
-				t.add(now, 1)
+		for _, g := range f.groupsOf(x) {
+			if g.counted {
+				g.count.add(shares[i], -1)
+				g.count.add(now, 1)
 			}
 		}
 	}
-	if p := f.progress[n.Design.Role]; p != nil && through != further {
-		p.add(through, -1)
-		p.add(further, 1)
+	if p != nil {
+		p.add(before, -1)
+		p.add(f.through(n), 1)
 	}
 }
 

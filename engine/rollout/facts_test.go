@@ -55,7 +55,7 @@ func said(f *rollout.Facts, r rollout.Reason) string {
 var reboots = site.Step{Impact: site.ImpactReboot, Phase: "base", Expect: site.Duration(10 * time.Minute)}
 
 func try(n *rollout.Node, s site.Step) rollout.Try {
-	return rollout.Try{Node: n, Step: s, Steps: []site.Step{s}}
+	return rollout.Try{Node: n, Step: &s, Steps: []site.Step{s}}
 }
 
 func TestWhoIsOutOfService(t *testing.T) {
@@ -295,6 +295,15 @@ func TestCountsFollowChanges(t *testing.T) {
 		if got, want := ask(f), ask(fresh); got != want {
 			t.Errorf("after change %d:\n got %s\nwant %s", i, got, want)
 		}
+	}
+}
+
+// What changes before anybody asks is counted once.
+func TestCountsBeginAfterChanges(t *testing.T) {
+	f, all := world()
+	f.Change(all["a2"], func() { all["a2"].Disrupts = true })
+	if got := said(f, f.Room(try(all["a1"], reboots))); got != "" {
+		t.Errorf("with one of two places taken: %s", got)
 	}
 }
 

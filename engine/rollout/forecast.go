@@ -85,22 +85,28 @@ func (sim *simulation) makespan() time.Duration {
 
 // starts returns those of the members that begin, in the order in which they begin.
 func (sim *simulation) starts(those func(*member) bool) []site.Stretch {
-	var all []site.Stretch
+	begin := make([]*member, 0, len(sim.members))
 	for _, m := range sim.members {
 		if len(m.runs) > 0 && those(m) {
-			all = append(all, site.Stretch{Node: m.node.Name(), What: Actions(m.steps),
-				From: site.Duration(m.runs[0].from), To: site.Duration(m.runs[len(m.runs)-1].to)})
+			begin = append(begin, m)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b site.Stretch) int { return cmp.Compare(a.From, b.From) })
+	slices.SortFunc(begin, func(a, b *member) int {
+		return cmp.Or(cmp.Compare(a.runs[0].from, b.runs[0].from), cmp.Compare(a.index, b.index))
+	})
+	var all []site.Stretch
+	for _, m := range begin {
+		all = append(slices.Grow(all, len(begin)-len(all)), site.Stretch{Node: m.node.Name(), What: Actions(m.steps),
+			From: site.Duration(m.runs[0].from), To: site.Duration(m.runs[len(m.runs)-1].to)})
+	}
 	return all
 }
 
 // Actions names the actions of steps, in order.
 func Actions(steps []site.Step) string {
 	names := make([]string, len(steps))
-	for i, s := range steps {
-		names[i] = string(s.Action)
+	for i := range steps {
+		names[i] = string(steps[i].Action)
 	}
 	return strings.Join(names, ", ")
 }
@@ -197,8 +203,8 @@ func (l link) because(sim *simulation) string {
 
 // bounded returns what a bound limits, and how.
 func (sim *simulation) bounded(b *Bound, format string) string {
-	if b == sim.whole {
-		_, of := sim.facts.room(b, plain)
+	if b == sim.whole.Bound {
+		_, of := b.room(plain)
 		return fmt.Sprintf(format, b.What, fmt.Sprintf("maxUnavailable %d", b.Limit(of)))
 	}
 	return fmt.Sprintf(format, "the "+b.What, b.Rule)
@@ -403,9 +409,9 @@ func basis(p *site.Plan, known site.Known) string {
 	steps, seen := 0, 0
 	for _, n := range p.Nodes {
 		model := plan.Model(known.Nodes[n.Node].Observed)
-		for _, s := range n.Steps {
+		for i := range n.Steps {
 			steps++
-			if len(known.History[site.LikeStep(model, s)]) >= plan.LikeMachines {
+			if len(known.History[site.LikeStep(model, n.Steps[i])]) >= plan.LikeMachines {
 				seen++
 			}
 		}

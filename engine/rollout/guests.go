@@ -47,7 +47,7 @@ func (f *Facts) guestsOf(n *Node) []*Node {
 }
 
 // servingIn counts the nodes of a group that are in service.
-func (f *Facts) servingIn(g group, nodes []*Node) (serving int) {
+func (f *Facts) servingIn(g *group, nodes []*Node) (serving int) {
 	for _, n := range nodes {
 		if g.has(n.Design) && f.shareOf(n) == serves {
 			serving++

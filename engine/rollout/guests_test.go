@@ -41,3 +41,20 @@ func TestHypervisorTakesItsGuestsDown(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// Of the virtual machines that go down with a hypervisor each is counted as it changes, also after one that was out of
+// service before.
+func TestCountsFollowEachGuest(t *testing.T) {
+	f, all := hosting()
+	f.Site.Roles["etcd"].Majority, f.Site.Roles["etcd"].MaxUnavailable = false, "2"
+	all["etcd2"].Design.Virtual.Host.Hypervisor = "hv-1"
+	all["etcd1"].Quarantined = true
+	if r := f.Room(try(all["etcd3"], reboots)); r != nil {
+		t.Fatalf("with etcd1 alone out of service: %s", said(f, r))
+	}
+	f.Change(all["hv1"], func() { all["hv1"].Disrupts = true })
+	want := "role etcd allows 2 of 3 nodes out of service (maxUnavailable 2); 2 are: etcd1, etcd2; one of etcd1, etcd2 coming back into service"
+	if got := said(f, f.Room(try(all["etcd3"], reboots))); got != want {
+		t.Errorf("with hv1 out of service too:\n got %s\nwant %s", got, want)
+	}
+}

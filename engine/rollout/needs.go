@@ -105,7 +105,7 @@ type Need struct {
 // needFor returns the first unmet need of a step's phase.
 func (f *Facts) needFor(t Try) *Need {
 	r := f.role(t.Node)
-	if r == nil || !t.isOrdered() {
+	if r == nil || len(r.Needs) == 0 || !t.isOrdered() {
 		return nil
 	}
 	of := r.Needs[t.Step.Phase]

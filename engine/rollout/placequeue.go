@@ -3,6 +3,8 @@ package rollout
 import (
 	"container/heap"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -10,6 +12,7 @@ import (
 
 // place is a bound in a simulation.
 type place struct {
+	*Bound
 	// freed is the cause that freed the last missing place.
 	freed  *cause
 	parked [unhealthy + 1]queues // queues that wait for a place here
@@ -18,40 +21,68 @@ type place struct {
 func (sim *simulation) place(b *Bound) *place {
 	p := sim.places[b]
 	if p == nil {
-		p = &place{}
+		p = &place{Bound: b}
 		sim.places[b] = p
 	}
 	return p
 }
 
-func (sim *simulation) hasRoom(b *Bound, c class) bool {
-	left, _ := sim.facts.room(b, c)
+// countPlaces finds which places the members take, and how many of them are left.
+func (sim *simulation) countPlaces() {
+	if len(sim.members) == 0 {
+		return
+	}
+	same := map[[role + 1]*group][]*place{}
+	for _, m := range sim.members {
+		m.node.groups = sim.facts.groupsOf(m.node)
+		key := m.node.groups
+		if same[key] == nil {
+			for _, g := range key {
+				for _, b := range g.bounds {
+					same[key] = append(same[key], sim.place(b))
+				}
+			}
+		}
+		m.places = same[key]
+	}
+	var all []*group
+	for _, byName := range sim.facts.groups {
+		all = slices.AppendSeq(all, maps.Values(byName))
+	}
+	sim.facts.count(all...)
+	sim.whole = sim.members[0].places[0]
+}
+
+// mostPlaces is how many places a node may take.
+const mostPlaces = 4
+
+func (b *Bound) hasRoom(c class) bool {
+	left, _ := b.room(c)
 	return left > 0
 }
 
 // change changes what is known of a member's node, and retries those who may have a place
 // now.
-func (sim *simulation) change(m *member, why cause, change func()) {
-	var had [mostBounds]bool
-	for i, b := range m.bounds {
-		had[i] = sim.hasRoom(b, plain)
+func (sim *simulation) change(m *member, why *cause, change func()) {
+	var had [mostPlaces]bool
+	for i, p := range m.places {
+		had[i] = p.hasRoom(plain)
 	}
 	sim.facts.Change(m.node, change)
-	for i, b := range m.bounds {
-		if !had[i] && sim.hasRoom(b, plain) {
-			why := why
-			why.bound = b
-			sim.place(b).freed = &why
+	for i, p := range m.places {
+		if !had[i] && p.hasRoom(plain) {
+			why := *why
+			why.bound = p.Bound
+			p.freed = &why
 		}
-		sim.offer(b)
+		sim.offer(p)
 	}
 }
 
 // offer retries the next queues that wait for a bound, if there is a place.
-func (sim *simulation) offer(b *Bound) {
-	p := sim.place(b)
+func (sim *simulation) offer(p *place) {
 	for c := range p.parked {
-		if len(p.parked[c]) > 0 && sim.hasRoom(b, class(c)) {
+		if len(p.parked[c]) > 0 && p.hasRoom(class(c)) {
 			q := heap.Pop(&p.parked[c]).(*queue)
 			q.parked = nil
 			heap.Push(&sim.open[c], q)
@@ -62,13 +93,13 @@ func (sim *simulation) offer(b *Bound) {
 // queue holds the members that wait for places under the same bounds, for a step of
 // the same length in the same window: if any of them can go on, the first can.
 type queue struct {
-	bounds  []*Bound
+	places  []*place
 	class   class
 	window  *outlook
 	expect  site.Duration
 	waiting []*member // a heap by name
 	at      int       // its index in the heap that it is in
-	parked  *Bound    // the bound whose heap that is; nil if the queue is open
+	parked  *place    // the place whose heap that is; nil if the queue is open
 	dormant bool      // in no heap, because nobody waits
 	shut    *cause    // the wait for its window, while it lasts
 	opened  *cause    // the last such wait
@@ -118,7 +149,7 @@ func (sim *simulation) enqueue(m *member) {
 	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), together(m.node.Design, t.Steps)}
 	q := sim.queues[key]
 	if q == nil {
-		q = &queue{bounds: m.bounds, class: key.class, window: key.window, expect: key.expect, dormant: true}
+		q = &queue{places: m.places, class: key.class, window: key.window, expect: key.expect, dormant: true}
 		sim.queues[key] = q
 	}
 	heap.Push((*byName)(&q.waiting), m)
@@ -129,10 +160,10 @@ func (sim *simulation) enqueue(m *member) {
 		heap.Push(&sim.open[q.class], q)
 	case q.parked == nil:
 		heap.Fix(&sim.open[q.class], q.at)
-	case !sim.hasRoom(q.parked, q.class):
-		heap.Fix(&sim.place(q.parked).parked[q.class], q.at)
+	case !q.parked.hasRoom(q.class):
+		heap.Fix(&q.parked.parked[q.class], q.at)
 	default: // it may go before the member that was offered the place
-		heap.Remove(&sim.place(q.parked).parked[q.class], q.at)
+		heap.Remove(&q.parked.parked[q.class], q.at)
 		q.parked = nil
 		heap.Push(&sim.open[q.class], q)
 	}
@@ -142,8 +173,8 @@ func (sim *simulation) enqueue(m *member) {
 func (sim *simulation) dispatch() {
 	for q := sim.nextOpen(); q != nil; q = sim.nextOpen() {
 		sim.ask(q)
-		for _, b := range q.bounds[1:] {
-			sim.offer(b)
+		for _, p := range q.places[1:] {
+			sim.offer(p)
 		}
 	}
 }
@@ -153,7 +184,7 @@ func (sim *simulation) dispatch() {
 func (sim *simulation) nextOpen() *queue {
 	best := -1
 	for c := range sim.open {
-		if len(sim.open[c]) > 0 && sim.hasRoom(sim.whole, class(c)) &&
+		if len(sim.open[c]) > 0 && sim.whole.hasRoom(class(c)) &&
 			(best < 0 || sim.open[c][0].waiting[0].index < sim.open[best][0].waiting[0].index) {
 			best = c
 		}
@@ -168,8 +199,8 @@ func (sim *simulation) nextOpen() *queue {
 func (sim *simulation) ask(q *queue) {
 	m := q.waiting[0]
 	if r, full := sim.facts.Room(m.try()).(*Full); full {
-		q.parked = r.Bound
-		heap.Push(&sim.place(r.Bound).parked[q.class], q)
+		q.parked = sim.place(r.Bound)
+		heap.Push(&q.parked.parked[q.class], q)
 		return
 	}
 	at, ok := q.window.fit(sim, q.expect)
@@ -202,8 +233,8 @@ func (sim *simulation) whyNow(q *queue, m *member) *cause {
 	if m.arrived.at == sim.now {
 		return m.arrived
 	}
-	for _, b := range q.bounds {
-		if p := sim.place(b); p.freed != nil && p.freed.at == sim.now {
+	for _, p := range q.places {
+		if p.freed != nil && p.freed.at == sim.now {
 			return p.freed
 		}
 	}

@@ -3,7 +3,6 @@ package rollout
 import (
 	"cmp"
 	"container/heap"
-	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ type simulation struct {
 	windows  map[string]*outlook
 	queues   map[queueKey]*queue
 	places   map[*Bound]*place
-	whole    *Bound
+	whole    *place
 	open     [unhealthy + 1]queues // queues whose racks and roles have a place, as far as known
 	misfits  []misfit
 	paused   []string
@@ -41,7 +40,7 @@ type simulation struct {
 type member struct {
 	index  int
 	node   *Node
-	bounds []*Bound // that apply to the node
+	places []*place // that the node takes
 	steps  []site.Step
 	// begun is set while the first step is one begun before, underWay while an
 	// installation is under way.
@@ -51,6 +50,7 @@ type member struct {
 	next            int
 	// arrived is when and why it reached its next step.
 	arrived *cause
+	ending  event // the end of the step that is under way
 	runs    []taken
 }
 
@@ -103,7 +103,7 @@ type events []*event
 
 func (e events) Len() int { return len(e) }
 func (e events) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(e[i].at, e[j].at), cmp.Compare(e[i].order, e[j].order)) < 0
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
 func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 func (e *events) Push(x any)   { *e = append(*e, x.(*event)) }
@@ -153,65 +153,62 @@ func withoutEternity(s *site.Site) *site.Site {
 
 // gather collects the nodes, those that change, and their rollout.
 func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.RolloutStatus) {
-	planned := make(map[string]*site.NodePlan, len(p.Nodes))
+	all := expectAll(sim.facts.Site, p, known, sim.began)
+	sim.facts.Nodes = all
+	steps := 0
 	for i := range p.Nodes {
-		planned[p.Nodes[i].Node] = &p.Nodes[i]
+		steps += len(p.Nodes[i].Steps)
 	}
-	size := len(sim.facts.Site.Nodes)
-	all := &expected{named: make(ByName, size), inOrder: make([]*Node, 0, size), roles: map[string][]*Node{}}
-	for _, name := range sim.facts.Site.NodeNames() {
-		n, np := sim.facts.Site.Nodes[name], planned[name]
-		if np == nil {
-			np = &site.NodePlan{Node: name}
-		}
-		x := expect(n, np, known, sim.began)
-		all.add(x)
+	room, runs := make([]member, 0, len(p.Nodes)), make([]taken, 0, steps)
+	for i := range all.nodes {
+		x, steps := &all.nodes[i], all.plans[i].Steps
 		switch {
-		case len(np.Steps) == 0 || sim.facts.Site.Unused(n) != "":
+		case len(steps) == 0 || !sim.facts.isUsed(x):
 			continue
 		case x.Paused:
-			sim.paused = append(sim.paused, name)
+			sim.paused = append(sim.paused, x.Name())
 			continue
 		}
-		recorded := known.Nodes[name].Recorded
-		m := &member{index: len(sim.members), node: x, steps: np.Steps, runs: make([]taken, 0, len(np.Steps)),
-			begun: Continues(recorded, np.Steps[0]), underWay: recorded.UnderWay() > 0, wasOut: x.IsOut()}
-		if f := recorded.InFlight; under != nil && m.begun && f != nil && f.Step.Digest() == np.Steps[0].Digest() {
-			m.spent = max(0, sim.began.Sub(f.Since))
-		}
-		x.Phase = m.phase(sim.facts.role(x))
-		x.Busy = m.underWay
+		room = append(room, sim.member(x, steps, &known, under))
+		m := &room[len(room)-1]
+		m.runs, runs = runs[:0:len(steps)], runs[len(steps):cap(runs)]
 		sim.members = append(sim.members, m)
 	}
-	sim.facts.Nodes = all
-	sim.roll(all, planned, known, under)
-	if len(sim.members) > 0 {
-		for _, m := range sim.members {
-			m.bounds = sim.facts.Bounds(m.node.Design)
-		}
-		sim.facts.count(slices.Collect(maps.Values(sim.facts.known)))
-		sim.whole = sim.members[0].bounds[0]
+	sim.roll(all, known, under)
+	sim.countPlaces()
+}
+
+// member returns a node with steps as it is when the simulation begins.
+func (sim *simulation) member(x *Node, steps []site.Step, known *site.Known, under *site.RolloutStatus) member {
+	recorded := known.Nodes[x.Name()].Recorded
+	m := member{index: len(sim.members), node: x, steps: steps,
+		begun: Continues(recorded, steps[0]), underWay: recorded.UnderWay() > 0, wasOut: x.IsOut()}
+	if f := recorded.InFlight; under != nil && m.begun && f != nil && f.Step.Digest() == steps[0].Digest() {
+		m.spent = max(0, sim.began.Sub(f.Since))
 	}
+	x.Phase = m.phase(sim.facts.role(x))
+	x.Busy = m.underWay
+	return m
 }
 
 // roll begins the rollout as the engine does: with all nodes that have something left
 // to do, including paused ones.
-func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, known site.Known, under *site.RolloutStatus) {
+func (sim *simulation) roll(all *expected, known site.Known, under *site.RolloutStatus) {
 	r := &site.RolloutStatus{Since: sim.began}
 	if under != nil {
 		own := *under
 		r = &own
 	} else {
-		r.Nodes = make([]string, 0, len(planned))
-		for _, x := range all.inOrder {
-			np := planned[x.Name()]
-			if np != nil && (len(np.Steps) > 0 || np.Waiting != "") && !x.Quarantined && sim.facts.Site.Unused(x.Design) == "" {
+		r.Nodes = make([]string, 0, len(sim.members))
+		for i, np := range all.plans {
+			x := &all.nodes[i]
+			if (len(np.Steps) > 0 || np.Waiting != "") && !x.Quarantined && sim.facts.isUsed(x) {
 				r.Nodes = append(r.Nodes, x.Name())
 			}
 		}
 	}
 	for _, name := range r.Nodes {
-		if x := all.named[name]; x != nil {
+		if x := all.Node(name); x != nil {
 			x.Part = Pending
 			x.InHand = under != nil && known.Nodes[name].Recorded.Begun.In(under)
 		}
@@ -242,7 +239,7 @@ func (m *member) phase(r *site.Role) string {
 
 // try returns the member's next step.
 func (m *member) try() Try {
-	s := m.steps[m.next]
+	s := &m.steps[m.next]
 	return Try{Node: m.node, Step: s, Steps: m.steps[m.next:], Begun: m.begun || m.underWay && s.Action != site.ActionInstall}
 }
 
@@ -286,12 +283,12 @@ func (sim *simulation) wait(m *member, key gateKey, on string, need *Need) {
 }
 
 // meet releases the members whose wait for nodes of a role is over.
-func (sim *simulation) meet(role string, why cause) {
+func (sim *simulation) meet(role string, end *cause) {
 	for _, g := range sim.order {
 		if g.on != role || len(g.waiting) == 0 {
 			continue
 		}
-		t, why := g.waiting[0].try(), why
+		t, why := g.waiting[0].try(), *end
 		if g.need == nil {
 			if sim.facts.leaderFor(t) != nil {
 				continue
@@ -318,7 +315,7 @@ func (sim *simulation) release(waiting *[]*member, why *cause) {
 // stepAside gives the place of a held member to others.
 func (sim *simulation) stepAside(m *member) {
 	if m.node.Disrupts && sim.facts.MayStepAside(m.node) {
-		sim.change(m, *m.arrived, func() { m.node.Disrupts, m.node.Disrupted = false, false })
+		sim.change(m, m.arrived, func() { m.node.Disrupts, m.node.Disrupted = false, false })
 	}
 }
 
@@ -326,7 +323,10 @@ func (sim *simulation) stepAside(m *member) {
 func (sim *simulation) awaitWindow(m *member) {
 	t := m.try()
 	w := sim.windowFor(t)
-	at, ok := w.fit(sim, together(m.node.Design, t.Steps))
+	at, ok := sim.now, true
+	if w != nil {
+		at, ok = w.fit(sim, together(m.node.Design, t.Steps))
+	}
 	switch {
 	case ok && at == sim.now:
 		sim.begin(m, w, m.arrived)
@@ -347,13 +347,16 @@ func (m *member) takes() time.Duration {
 }
 
 func (sim *simulation) begin(m *member, w *outlook, why *cause) {
-	s, n := m.steps[m.next], m.node
-	if takes := time.Duration(together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
-		sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
+	s, n := &m.steps[m.next], m.node
+	if w != nil {
+		if takes := time.Duration(together(n.Design, m.steps[m.next:])); takes > w.longest(sim) {
+			sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
+		}
 	}
-	sim.change(m, *why, func() { begun(n, s) })
+	sim.facts.Change(n, func() { begun(n, s) }) // frees no place
 	m.runs = append(m.runs, taken{sim.now, sim.now + m.takes(), why, cause{}})
-	sim.schedule(event{at: sim.now + m.takes(), member: m, ends: true})
+	m.ending = event{at: sim.now + m.takes(), order: m.index, member: m, ends: true}
+	heap.Push(&sim.events, &m.ending)
 }
 
 func (sim *simulation) schedule(e event) {
@@ -385,7 +388,7 @@ func (sim *simulation) happen() {
 		}
 	}
 	for i := len(ends) - 1; i >= 0; i-- { // the last end supplied what was missing
-		sim.meet(ends[i].by.node.Design.Role, *ends[i])
+		sim.meet(ends[i].by.node.Design.Role, ends[i])
 	}
 	for i := range ends {
 		if m := ends[i].by; m.next < len(m.steps) {
@@ -406,7 +409,7 @@ func (sim *simulation) happen() {
 
 // end applies the effect of the member's step as if it was seen.
 func (sim *simulation) end(m *member) *cause {
-	s, n := m.steps[m.next], m.node
+	s, n := &m.steps[m.next], m.node
 	own := &m.runs[m.next].end
 	*own = cause{at: sim.now, by: m, step: m.next}
 	m.next++
@@ -419,7 +422,7 @@ func (sim *simulation) end(m *member) *cause {
 	case site.ActionFinishInstall:
 		m.underWay = false
 	}
-	sim.change(m, *own, func() {
+	sim.change(m, own, func() {
 		n.Phase, n.Busy = m.phase(sim.facts.role(n)), m.underWay
 		ended(n, s)
 		if m.next == len(m.steps) {

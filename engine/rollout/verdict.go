@@ -13,7 +13,7 @@ const someTime = time.Minute
 // Try is a step that a node wants to begin.
 type Try struct {
 	Node *Node
-	Step site.Step
+	Step *site.Step
 	// Steps are the steps of its plan, this one first.
 	Steps []site.Step
 	// Begun is set if the step finishes work that was begun: the order of nodes no

@@ -14,7 +14,7 @@ import (
 // WindowOf names the window of a step; empty for any time. The drift policy of a facet
 // takes precedence over the step's impact. A renewal of host certificates does not wait: they
 // would be over.
-func WindowOf(n *site.Node, s site.Step) string {
+func WindowOf(n *site.Node, s *site.Step) string {
 	switch policy := policyOf(n, s); {
 	case s.Impact == site.ImpactNone || s.Renewal || s.Drift && policy == "enforce":
 		return ""
@@ -26,7 +26,7 @@ func WindowOf(n *site.Node, s site.Step) string {
 
 // policyOf returns the drift policy of a step: that of its facet. For a restart it is
 // the policy that all facets it serves share, if they do.
-func policyOf(n *site.Node, s site.Step) string {
+func policyOf(n *site.Node, s *site.Step) string {
 	if s.Action != site.ActionRestart {
 		return n.Drift[s.Facet]
 	}
@@ -48,13 +48,13 @@ func policyOf(n *site.Node, s site.Step) string {
 func together(n *site.Node, steps []site.Step) site.Duration {
 	var all site.Duration
 	name := ""
-	for i, s := range steps {
-		if w := WindowOf(n, s); i == 0 {
+	for i := range steps {
+		if w := WindowOf(n, &steps[i]); i == 0 {
 			name = w
 		} else if w != "" && w != name {
 			break
 		}
-		all += s.Expect
+		all += steps[i].Expect
 	}
 	return all
 }

@@ -40,7 +40,7 @@ func TestDriftOfWhatIsStaged(t *testing.T) {
 		var got []string
 		for _, s := range p.Steps {
 			when := "at once"
-			if w := rollout.WindowOf(n, s); w != "" {
+			if w := rollout.WindowOf(n, &s); w != "" {
 				when = "in " + w
 			}
 			if got = append(got, string(s.Action)+" "+when); !s.Drift {
@@ -71,7 +71,8 @@ func TestRenewalsWaitForNoWindow(t *testing.T) {
 		"changed by hand":   {false, "", "night"},
 	} {
 		n.Drift = map[site.Facet]string{site.FacetBase: c.policy}
-		if got := rollout.WindowOf(n, site.Step{Facet: site.FacetBase, Impact: site.ImpactOnline, Drift: true, Renewal: c.renewal, Changes: []site.Change{certificates}}); got != c.want {
+		step := site.Step{Facet: site.FacetBase, Impact: site.ImpactOnline, Drift: true, Renewal: c.renewal, Changes: []site.Change{certificates}}
+		if got := rollout.WindowOf(n, &step); got != c.want {
 			t.Errorf("%s: waits for %q, want %q", name, got, c.want)
 		}
 	}

@@ -43,6 +43,19 @@ func (r *Role) AllPhases() []string {
 	return r.Phases
 }
 
+// UnusedIn is Unused for a node whose role was looked up before; nil where the design has no such role.
+func (n *Node) UnusedIn(r *Role) string {
+	switch {
+	case !n.InUse():
+		return "the node is disabled"
+	case r != nil && !r.Enabled:
+		return "its role " + n.Role + " is disabled"
+	case n.Away != "":
+		return "the machine is away: " + n.Away
+	}
+	return ""
+}
+
 // PhaseOf returns the phase of the role that a facet belongs to.
 func (r *Role) PhaseOf(f Facet) string {
 	if p := Facets[f].Phase; p != "" && slices.Contains(r.AllPhases(), p) {

@@ -390,17 +390,7 @@ func (n *Node) Machine() Identity {
 
 // Unused says why Slipway does not work on a node of the design; empty if it
 // does. The machine of an unused node is only observed.
-func (s *Site) Unused(n *Node) string {
-	switch r := s.Roles[n.Role]; {
-	case !n.InUse():
-		return "the node is disabled"
-	case r != nil && !r.Enabled:
-		return "its role " + n.Role + " is disabled"
-	case n.Away != "":
-		return "the machine is away: " + n.Away
-	}
-	return ""
-}
+func (s *Site) Unused(n *Node) string { return n.UnusedIn(s.Roles[n.Role]) }
 
 // EndpointKind is a kind of endpoint of a machine.
 type EndpointKind string

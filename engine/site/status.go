@@ -120,7 +120,7 @@ type NodeStatus struct {
 }
 
 // NeedsPerson reports whether a person has to act, be it only to approve what Approve says.
-func (n NodeStatus) NeedsPerson() bool { return n.Person || n.Approve != "" }
+func (n *NodeStatus) NeedsPerson() bool { return n.Person || n.Approve != "" }
 
 // Status is the status of a site.
 type Status struct {

@@ -28,6 +28,8 @@ type request struct {
 	whole bool
 	// files is where the forge shows those of the revision in force; empty where that is not known.
 	files string
+	// status is the site's, without nodes; nil where the caller may not see it. Nobody changes it.
+	status *site.Status
 	// verbs are what the caller may do with nodes, as far as that was asked.
 	verbs map[string][]access.Verb
 	// answers are all that the API has answered.
@@ -68,17 +70,9 @@ func (q *request) get(path string, into any) error {
 	return q.do(http.MethodGet, path, nil, into)
 }
 
-// errKnown is in place of an answer that is known without asking.
+// errKnown is in place of an answer that is known without asking: what the API denies costs the caller much of what it may ask
+// for, and an open page would try again and again.
 var errKnown = &answer{status: http.StatusForbidden, Text: "you may not see this of the whole site"}
-
-// getWhole asks for something of the whole site, unless the caller is known not to see it: what the API denies costs the
-// caller much of what it may ask for, and an open page would try again and again.
-func (q *request) getWhole(what string, into any) error {
-	if !q.maySeeWhole() {
-		return errKnown
-	}
-	return q.get(q.ofSite(what), into)
-}
 
 func (q *request) maySeeWhole() bool { return slices.Contains(q.who.Whole[q.site], access.Read) }
 
@@ -360,7 +354,7 @@ func (q *request) shell(name, title string) (*Shell, error) {
 			return nil, err
 		}
 		if p.Status = status; status != nil {
-			q.files, p.Files = status.Files, status.Files
+			q.status, q.files, p.Files = status, status.Files, status.Files
 		}
 	}
 	return p, nil

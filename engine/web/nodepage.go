@@ -18,17 +18,16 @@ type nodePage struct {
 	Losses site.Losses // of the set that waits, on this node
 	// Incidents are those that hold the node.
 	Incidents []site.IncidentState
-	Life      lifePart
+	Life      *lifePart
 }
 
-// lifePart is what is recorded of a node over time, as a picture and in words.
+// lifePart is what is recorded of a node over time, as a picture and in words. It is drawn when the page is made: an open
+// page is loaded far more often than it differs.
 type lifePart struct {
 	site.NodeTimeline
-	SVG    template.HTML
-	Narrow template.HTML
-	Says   string
-	Range  string
-	Ranges []string
+	history string // the page of it
+	Range   string
+	Ranges  []string
 	// Listed are the last states, newest first, and All how many there are.
 	Listed []site.StateSpan
 	All    int
@@ -41,7 +40,7 @@ var ranges = []string{"hour", "day", "week", "all"}
 const mostListed = 100
 
 func node(q *request) (any, []string, error) {
-	p := nodePage{}
+	p := nodePage{Life: &lifePart{}}
 	if err := q.get(q.ofNode(""), &p.NodeDetail); err != nil {
 		return nil, nil, err
 	}
@@ -50,18 +49,16 @@ func node(q *request) (any, []string, error) {
 		return nil, nil, err
 	}
 	slices.Reverse(p.Events)
-	path, err := q.life(&p.Life)
+	path, err := q.life(p.Life)
 	if err != nil {
 		return nil, nil, err
 	}
-	var s site.Status
-	if err := q.getWhole("status", &s); err != nil && !isDenied(err) {
-		return nil, nil, err
-	}
-	p.Incidents = holding(&s, q.node)
-	for _, l := range s.Waiting {
-		if l.Node == q.node {
-			p.Losses = append(p.Losses, l)
+	if s := q.status; s != nil {
+		p.Incidents = holding(s, q.node)
+		for _, l := range s.Waiting {
+			if l.Node == q.node {
+				p.Losses = append(p.Losses, l)
+			}
 		}
 	}
 	return p, []string{q.ofNode(""), events, path}, nil
@@ -77,15 +74,25 @@ func (q *request) life(p *lifePart) (path string, err error) {
 	if err := q.get(path, &p.NodeTimeline); err != nil {
 		return path, err
 	}
-	link := func(seq uint64) string { return q.historyPath() + linkOf("event", strconv.FormatUint(seq, 10)) }
-	var wide, narrow strings.Builder
-	present.DrawNodeTimeline(&wide, &p.NodeTimeline, present.NodeTimelineView{Width: 1200, Link: link})
-	present.DrawNodeTimeline(&narrow, &p.NodeTimeline, present.NodeTimelineView{Width: 340, Link: link})
-	p.SVG, p.Narrow = template.HTML(wide.String()), template.HTML(narrow.String()) // present escapes what is in it
-	p.Says, p.All = present.NodeTimelineSays(&p.NodeTimeline), len(p.States)
+	p.history, p.All = q.historyPath(), len(p.States)
 	p.Listed = slices.Clone(p.States[max(0, p.All-mostListed):])
 	slices.Reverse(p.Listed)
 	return path, nil
+}
+
+// SVG is the picture for a wide screen, and Narrow the one for a narrow one.
+func (p *lifePart) SVG() template.HTML    { return p.drawn(1200) }
+func (p *lifePart) Narrow() template.HTML { return p.drawn(340) }
+
+// Says is the picture in words.
+func (p *lifePart) Says() string { return present.NodeTimelineSays(&p.NodeTimeline) }
+
+func (p *lifePart) drawn(width int) template.HTML {
+	var b strings.Builder
+	present.DrawNodeTimeline(&b, &p.NodeTimeline, present.NodeTimelineView{Width: width, Link: func(seq uint64) string {
+		return p.history + linkOf("event", strconv.FormatUint(seq, 10))
+	}})
+	return template.HTML(b.String()) // present escapes what is in it
 }
 
 // historyPath is the page of the history of the node of the request, or of the site.

@@ -53,6 +53,19 @@ func (r *rows) keep(one row, text template.HTML) {
 	r.made[one] = text
 }
 
+// nodeRows are the rows of nodes in a table.
+func (s *Site) nodeRows(siteName string, nodes []site.NodeStatus) (template.HTML, error) {
+	var b strings.Builder
+	for i := range nodes {
+		text, err := s.nodeRow(siteName, &nodes[i])
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(string(text))
+	}
+	return template.HTML(b.String()), nil // of rows, in which what is shown is escaped
+}
+
 // nodeRow is the row of a node in a table.
 func (s *Site) nodeRow(siteName string, n *site.NodeStatus) (template.HTML, error) {
 	var troubles []string

@@ -29,7 +29,7 @@ func templates(s *Site) map[string]*template.Template {
 		"brief":       func(d site.Duration) string { return say.Rough(time.Duration(d)) },
 		"disks":       present.DisksOf,
 		"troubles":    func(n site.NodeStatus) []string { return present.Troubles(&n) },
-		"nodeRow":     func(name string, n site.NodeStatus) (template.HTML, error) { return s.nodeRow(name, &n) },
+		"nodeRows":    s.nodeRows,
 		"lineAddress": present.LineAddress,
 		"position":    present.PositionWords,
 		"escape":      url.PathEscape,

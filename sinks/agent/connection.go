@@ -88,15 +88,24 @@ type answer struct {
 	lines  []string     // of said
 }
 
+// encode has the request sent as the input.
+func (x *exchange) encode() error {
+	if x.request == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := wire.Write(&b, x.request); err != nil {
+		return refused("the request is too large to send: %v", err)
+	}
+	x.input = &b
+	return nil
+}
+
 // run runs a script and reads its report, then the helper's answer. Its error is about the connection. A report
 // that was read before the error is still returned.
 func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answer, err error) {
-	if x.request != nil {
-		var b bytes.Buffer
-		if err := wire.Write(&b, x.request); err != nil {
-			return nil, a, refused("the request is too large to send: %v", err)
-		}
-		x.input = &b
+	if err := x.encode(); err != nil {
+		return nil, a, err
 	}
 	session, err := c.NewSession()
 	if err != nil {

@@ -73,8 +73,12 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 			err = m.isNode(n, report) // never bring the helper to another machine
 		}
 		m.inside(ctx, n, wanted, request, a, err, &seen)
-		m.compareHost(n, &seen, conn.entry.HostKeys)
-		m.compareTLS(n, &seen)
+		if asks(request, site.FacetBase, item.KindSSHHost) {
+			m.compareHost(n, &seen, conn.entry.HostKeys)
+		}
+		if asks(request, site.FacetConfig, item.KindCertificates) {
+			m.compareTLS(n, &seen)
+		}
 	}
 	for _, f := range []site.Facet{site.FacetProbes, site.FacetLinks} {
 		if _, told := seen.Facets[f]; !told && slices.Contains(facets, f) {
@@ -167,7 +171,12 @@ func (m *machine) asksAny(n *site.Node, facets []site.Facet) bool {
 // keysOf lists the keys to ask about in a facet: the design's items and, if wanted, the units that the design does
 // not name.
 func (m *machine) keysOf(n *site.Node, f site.Facet) []string {
-	keys := item.Keys(m.mayItems(n, f))
+	return askedKeys(n, f, m.mayItems(n, f))
+}
+
+// askedKeys are the keys to ask about, by the items of the design.
+func askedKeys(n *site.Node, f site.Facet, items []item.Item) []string {
+	keys := item.Keys(items)
 	if f == site.FacetConfig && n.AsksForUnits() {
 		keys = append(keys, item.KindUnlisted)
 	}
@@ -287,7 +296,7 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 	for _, f := range facets {
 		items := m.mayItems(n, f)
 		all = append(all, items...)
-		r.Observe[string(f)] = m.keysOf(n, f)
+		r.Observe[string(f)] = askedKeys(n, f, items)
 		if f == site.FacetConfig {
 			r.Show, r.Keys = shown(items), digestKeys(items)
 		}
@@ -297,6 +306,11 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 	}
 	r.PCI, r.Wants = asksHardware(n), item.Needing(all)
 	return r
+}
+
+// asks reports whether a request asks about an item of a kind.
+func asks(r wire.Request, f site.Facet, kind string) bool {
+	return slices.ContainsFunc(r.Observe[string(f)], func(key string) bool { return item.Kind(key) == kind })
 }
 
 // shown lists the digests of the files whose differences people may see.

@@ -41,11 +41,12 @@ func (m *machine) hostCertificates() driver.HostCertificates {
 // keys that the SSH server proves.
 func (m *machine) compareHost(n *site.Node, seen *site.Observed, hostKeys func() ([]string, error)) {
 	s, looked := seen.Facets[site.FacetBase]
-	at := slices.IndexFunc(m.items(n, site.FacetBase), func(i item.Item) bool { return i.Key == item.KindSSHHost })
+	items := m.items(n, site.FacetBase)
+	at := slices.IndexFunc(items, func(i item.Item) bool { return i.Key == item.KindSSHHost })
 	if !looked || s.Seen.IsZero() || at < 0 || s.Unread[item.KindSSHHost] != "" || s.Cannot[hostField] != "" {
 		return
 	}
-	want := m.items(n, site.FacetBase)[at].Fields["certificates"]
+	want := items[at].Fields["certificates"]
 	have := s.Have[hostField]
 	if have == want { // do not trust the machine's own claims
 		have = otherCertificates

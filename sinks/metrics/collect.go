@@ -62,7 +62,6 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	r := c.report()
 	s := scrape{site: c.site, now: time.Now(), out: out}
 	s.nodes(r.Status.Nodes)
-	s.certificates(r.Status.Nodes)
 	s.plan(&r)
 	s.state(&r.Status)
 	s.revisions(&r)
@@ -94,6 +93,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	person, not, silent := 0, 0, 0
 	health := map[site.HealthState]int{}
 	ages := make([]float64, 0, len(nodes))
+	certs := certificates{count: map[string]int{}}
 	for i := range nodes {
 		n := &nodes[i]
 		counts[n.State]++
@@ -112,6 +112,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 		if !n.Seen.IsZero() {
 			ages = append(ages, s.age(n.Seen))
 		}
+		certs.add(n.Certificates)
 	}
 	for _, state := range site.States {
 		s.gauge(nodesDesc, float64(counts[state]), string(state))
@@ -130,6 +131,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	s.gauge(silentDesc, float64(silent))
 	s.gauge(notActedOnDesc, float64(not))
 	s.observations(ages)
+	s.certificates(&certs)
 }
 
 // observations reports quantiles, which cost the same for any number of nodes.
@@ -170,23 +172,27 @@ func worst(steps []site.Step) site.Impact {
 	return w
 }
 
-// certificates counts the TLS certificates of nodes, and finds the first of those in use to end.
-func (s *scrape) certificates(nodes []site.NodeStatus) {
-	count := map[string]int{}
-	var first time.Time
-	for i := range nodes {
-		for _, c := range nodes[i].Certificates {
-			count[c.State]++
-			if c.IsInUse() && (first.IsZero() || c.Until.Before(first)) {
-				first = c.Until
-			}
+// certificates counts the TLS certificates of nodes by state, and finds the first of those in use to end.
+type certificates struct {
+	count map[string]int
+	first time.Time
+}
+
+func (all *certificates) add(those []site.TLSState) {
+	for _, c := range those {
+		all.count[c.State]++
+		if c.IsInUse() && (all.first.IsZero() || c.Until.Before(all.first)) {
+			all.first = c.Until
 		}
 	}
-	for state, n := range count {
+}
+
+func (s *scrape) certificates(all *certificates) {
+	for state, n := range all.count {
 		s.gauge(certsDesc, float64(n), state)
 	}
-	if !first.IsZero() {
-		s.gauge(expiryDesc, seconds(first))
+	if !all.first.IsZero() {
+		s.gauge(expiryDesc, seconds(all.first))
 	}
 }
 

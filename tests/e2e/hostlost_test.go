@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/derived"
-	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/sealed"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitekey"
-	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -148,27 +146,11 @@ func (a *ark) rotated(epoch int) bool {
 	return true
 }
 
-// settled waits until all is as designed, with the passwords of an epoch, and the status branch says so: a host that is built
-// again knows no more, and docs/rotate-passwords.md has people wait for it before they raise the epoch again.
+// settled waits until all is as designed, with the passwords of an epoch.
 func (a *ark) settled(what string, epoch int) {
 	a.t.Helper()
 	head := a.git("-C", "site", "rev-parse", "HEAD")
 	a.status(what, func(s site.Status) bool { return allInSync(s) && s.Applied.ID == head && a.rotated(epoch) })
-	a.eventually(what+", on the status branch", func() bool { return a.published(epoch) == len(a.names) })
-}
-
-// published is of how many nodes the status branch says that their BMC has the password of an epoch.
-func (a *ark) published(epoch int) (n int) {
-	remote, err := repo.New(a.path("site.git"), secret.Value{}, "")
-	check(a.t, err)
-	all, err := commit.NewSites(remote).Look(a.t.Context())
-	check(a.t, err)
-	for _, node := range all["town"].Status.Nodes {
-		if slices.ContainsFunc(node.Passwords, func(p site.AccountPasswordStatus) bool { return p.Epoch == epoch && p.Offered == 0 }) {
-			n++
-		}
-	}
-	return n
 }
 
 // loses kills the daemon at a request that sets a password or logs in, or once the rotation is over, destroys all that its host has, and builds another host.

@@ -1,5 +1,7 @@
 package terms
 
+import "slices"
+
 // follow is what a daemon does that does not lead.
 func (r *rules) follow() []move {
 	return []move{
@@ -142,6 +144,11 @@ func (r *rules) renews(w *world, n int, answers bool) bool {
 
 // work is what a leader does on the machine.
 func (r *rules) work() []move {
+	return slices.Concat(r.takesOver(), r.prepares(), r.destroys())
+}
+
+// takesOver is what a leader does before it may destroy: it ends what an earlier one could still do.
+func (r *rules) takesOver() []move {
 	return []move{
 		{"%s logs in", func(r *rules, w *world, n int) bool {
 			d := &w.daemons[n]
@@ -187,6 +194,12 @@ func (r *rules) work() []move {
 			w.machine.latest = d.term
 			return true
 		}},
+	}
+}
+
+// prepares is what a leader does before the request that destroys: it looks, and records what is about to happen.
+func (r *rules) prepares() []move {
+	return []move{
 		{"%s passes the gates for the step that destroys", func(r *rules, w *world, n int) bool {
 			d := &w.daemons[n]
 			if d.role != leads || d.step != idle || !r.mayDestroy(d) || !r.isFenced(d) || !d.mayBegin() {
@@ -234,6 +247,12 @@ func (r *rules) work() []move {
 			}
 			return true
 		}},
+	}
+}
+
+// destroys is the request that destroys, and its end.
+func (r *rules) destroys() []move {
+	return []move{
 		{"%s checks its lease for the request that destroys", func(r *rules, w *world, n int) bool {
 			d := &w.daemons[n]
 			if d.step != ready {

@@ -2,10 +2,9 @@ package inside
 
 import (
 	"path/filepath"
-	"regexp"
 )
 
-var pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+var pciAddress = Pattern(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
 // PCIAddress is the PCI address of a network interface's adapter, by the interface's folder in sysfs; empty if
 // there is none. A virtual machine's device is behind its adapter: ".../0000:00:03.0/virtio0".
@@ -15,7 +14,7 @@ func PCIAddress(folder string) string {
 		return ""
 	}
 	for ; len(at) > 1; at = filepath.Dir(at) {
-		if pciAddress.MatchString(filepath.Base(at)) {
+		if pciAddress().MatchString(filepath.Base(at)) {
 			return filepath.Base(at)
 		}
 	}

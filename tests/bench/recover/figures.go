@@ -48,7 +48,6 @@ func (b *bed) byCommit(ctx context.Context) ([]string, error) {
 	before := b.passwords()
 	w := b.watch(bad)
 	defer w.end()
-
 	nodes, err := json.Marshal(in.Nodes)
 	if err != nil {
 		return nil, err
@@ -58,66 +57,21 @@ func (b *bed) byCommit(ctx context.Context) ([]string, error) {
 	if err := b.push(b.files); err != nil {
 		return nil, err
 	}
-	// An incident of a commit waits for a person, who is here at once.
-	if err := until(ctx, "the incident waits", 100*time.Millisecond, func() bool {
-		all, err := b.Ask.Incidents(ctx, "", "shell")
-		return err == nil && len(all) == 1 && len(all[0].Waits) > 0
-	}); err != nil {
-		return nil, err
-	}
-	found := time.Since(pushed)
-	if _, err := b.tool("compromise", "--confirm", in.ID("shell")); err != nil {
-		return nil, err
-	}
-	off, err := w.off(ctx)
+	quarantine, err := b.switchedOff(ctx, in, w, pushed)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.publishes(ctx, "shell", in, "the page names the power of each", func(page string) bool { return strings.Count(page, "| power seen off at ") == len(bad) }); err != nil {
+	clear, err := b.rekeyed(ctx, in, w, before, pushed)
+	if err != nil {
 		return nil, err
 	}
-	quarantine := off.Sub(pushed)
-	rig.Progress("by a commit: waited for a person after %.1f s, all off after %.1f s, told on the status branch after %.1f s", found.Seconds(), quarantine.Seconds(), time.Since(pushed).Seconds())
-
-	// What is replaced before Slipway acts counts as read by machines that it reaches until then.
-	if err := b.replace(); err != nil {
-		return nil, err
-	}
-	// The machines that are not off are given their new passwords first; a person waits for that before the release.
-	if err := until(ctx, "the others have new passwords", 200*time.Millisecond, func() bool { return b.changed(before, bad) }); err != nil {
-		return nil, err
-	}
-	others := time.Since(pushed)
-	if left := w.stillOff(); left != "" {
-		return nil, fmt.Errorf("%s was on before its release", left)
-	}
-	for _, node := range bad {
-		if _, err := b.tool("release", node, "--incident", "shell"); err != nil {
-			return nil, err
-		}
-	}
-	released := time.Since(pushed)
-	if err := until(ctx, "all have new passwords", 200*time.Millisecond, func() bool { return b.changed(before, nil) }); err != nil {
-		return nil, err
-	}
-	last := time.Since(pushed)
-	if err := b.publishes(ctx, "shell", in, "the derived passwords are replaced", replaced.MatchString); err != nil {
-		return nil, err
-	}
-	known := time.Since(pushed)
-	if err := b.publishes(ctx, "shell", in, "all clear", func(page string) bool { return strings.Contains(page, " | all clear: ") }); err != nil {
-		return nil, err
-	}
-	clear := time.Since(pushed)
 	w.end()
 	tried, err := b.refused(ctx, before)
 	if err != nil {
 		return nil, err
 	}
 	steps := w.steps()
-	rig.Progress("by a commit: the others had new passwords after %.1f s, the three were released after %.1f s, they had theirs after %.1f s, the status branch said so after %.1f s, all clear after %.1f s; %d old passwords were tried, all refused",
-		others.Seconds(), released.Seconds(), last.Seconds(), known.Seconds(), clear.Seconds(), tried)
-	rig.Progress("single steps: %d of switching off, %d of setting passwords", steps.offs, steps.sets)
+	rig.Progress("%d old passwords were tried, all refused; single steps: %d of switching off, %d of setting passwords", tried, steps.offs, steps.sets)
 	name := fmt.Sprintf("-%d", b.n)
 	if quarantine > bound {
 		err = fmt.Errorf("the machines were off after %.1f s, which is more than %.0f s", quarantine.Seconds(), bound.Seconds())
@@ -128,6 +82,69 @@ func (b *bed) byCommit(ctx context.Context) ([]string, error) {
 		rig.Figure("recover/all-clear", clear.Seconds(), "s"),
 		rig.Figure("recover/all-clear-steps", (steps.off + steps.set).Seconds(), "s"),
 	}, err
+}
+
+// switchedOff waits until the machines of an incident are off, and returns how long after the push the last one was.
+func (b *bed) switchedOff(ctx context.Context, in site.Incident, w *watcher, pushed time.Time) (time.Duration, error) {
+	// An incident of a commit waits for a person, who is here at once.
+	if err := until(ctx, "the incident waits", 100*time.Millisecond, func() bool {
+		all, err := b.Ask.Incidents(ctx, "", "shell")
+		return err == nil && len(all) == 1 && len(all[0].Waits) > 0
+	}); err != nil {
+		return 0, err
+	}
+	found := time.Since(pushed)
+	if _, err := b.tool("compromise", "--confirm", in.ID("shell")); err != nil {
+		return 0, err
+	}
+	off, err := w.off(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := b.publishes(ctx, "shell", in, "the page names the power of each", func(page string) bool { return strings.Count(page, "| power seen off at ") == len(in.Nodes) }); err != nil {
+		return 0, err
+	}
+	quarantine := off.Sub(pushed)
+	rig.Progress("by a commit: waited for a person after %.1f s, all off after %.1f s, told on the status branch after %.1f s", found.Seconds(), quarantine.Seconds(), time.Since(pushed).Seconds())
+	return quarantine, nil
+}
+
+// rekeyed gives all machines new passwords and releases those of the incident, and returns how long after the push it
+// was all clear.
+func (b *bed) rekeyed(ctx context.Context, in site.Incident, w *watcher, before map[string]map[string]string, pushed time.Time) (time.Duration, error) {
+	// What is replaced before Slipway acts counts as read by machines that it reaches until then.
+	if err := b.replace(); err != nil {
+		return 0, err
+	}
+	// The machines that are not off are given their new passwords first; a person waits for that before the release.
+	if err := until(ctx, "the others have new passwords", 200*time.Millisecond, func() bool { return b.changed(before, in.Nodes) }); err != nil {
+		return 0, err
+	}
+	others := time.Since(pushed)
+	if left := w.stillOff(); left != "" {
+		return 0, fmt.Errorf("%s was on before its release", left)
+	}
+	for _, node := range in.Nodes {
+		if _, err := b.tool("release", node, "--incident", "shell"); err != nil {
+			return 0, err
+		}
+	}
+	released := time.Since(pushed)
+	if err := until(ctx, "all have new passwords", 200*time.Millisecond, func() bool { return b.changed(before, nil) }); err != nil {
+		return 0, err
+	}
+	last := time.Since(pushed)
+	if err := b.publishes(ctx, "shell", in, "the derived passwords are replaced", replaced.MatchString); err != nil {
+		return 0, err
+	}
+	known := time.Since(pushed)
+	if err := b.publishes(ctx, "shell", in, "all clear", func(page string) bool { return strings.Contains(page, " | all clear: ") }); err != nil {
+		return 0, err
+	}
+	clear := time.Since(pushed)
+	rig.Progress("by a commit: the others had new passwords after %.1f s, the three were released after %.1f s, they had theirs after %.1f s, the status branch said so after %.1f s, all clear after %.1f s",
+		others.Seconds(), released.Seconds(), last.Seconds(), known.Seconds(), clear.Seconds())
+	return clear, nil
 }
 
 // replace gives both secrets new values: a higher epoch in the design, and another password in the file on the host.

@@ -59,11 +59,13 @@ func cutWord(line string) (word, rest string) {
 	return line, ""
 }
 
-// parseKeys are the keys in a text, in their order, each once.
-func parseKeys(text string) (all []string) {
-	for line := range strings.Lines(text) {
-		if k := parseKey(line); k != "" && !slices.Contains(all, k) {
-			all = append(all, k)
+// parseKeys are the keys in some texts, in their order, each once.
+func parseKeys(texts ...string) (all []string) {
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
+			if k := parseKey(line); k != "" && !slices.Contains(all, k) {
+				all = append(all, k)
+			}
 		}
 	}
 	return all
@@ -80,7 +82,7 @@ type ring struct {
 }
 
 // all are the keys of both files, in their order, each once.
-func (r ring) all() []string { return parseKeys(r.text + "\n" + r.second) }
+func (r ring) all() []string { return parseKeys(r.text, r.second) }
 
 const (
 	sshFolder = ".ssh"

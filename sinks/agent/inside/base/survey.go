@@ -3,7 +3,6 @@ package base
 import (
 	"context"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +19,7 @@ const (
 )
 
 // designKey is an SSH key as a design may have it: without options.
-var designKey = regexp.MustCompile(`^[a-z0-9@.-]+ [A-Za-z0-9+/=]+( .*)?$`)
+var designKey = inside.Pattern(`^[a-z0-9@.-]+ [A-Za-z0-9+/=]+( .*)?$`)
 
 // Survey lists the host name, the clock, and the accounts of people and of root with
 // the keys that may log in. Passwords never leave the machine, not even as hashes.
@@ -166,7 +165,7 @@ func designKeys(text string) (keys []string, wrong string) {
 		} else {
 			line = k // the comment is not printable
 		}
-		if !designKey.MatchString(line) {
+		if !designKey().MatchString(line) {
 			return nil, "a key of its authorized_keys has a form that a design cannot have"
 		}
 		keys = append(keys, line)

@@ -65,8 +65,11 @@ func (j *job) seeLacking(seen *inside.Seen, key string, all accounts, exact bool
 		seen.Cannot[item.Valued(shell, want)] = noShell(want)
 	}
 	want := j.h.Wants[groups]
+	if want == "" {
+		return
+	}
 	designed, none := all.known(strings.Split(want, ", "))
-	if l, there := all.login(item.ID(key)); want == "" || len(none) == 0 || there && exact && len(without(designed, all.further(l))) > 0 {
+	if l, there := all.login(item.ID(key)); len(none) == 0 || there && exact && len(without(designed, all.further(l))) > 0 {
 		return
 	}
 	seen.Cannot[item.Valued(groups, want)] = noGroups(none)

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ type Entry struct {
 // String is the usual name of an entry: "Boot0003 (debian)".
 func (e Entry) String() string { return fmt.Sprintf("Boot%04X (%s)", e.Number, e.Name) }
 
-var entryName = regexp.MustCompile(`^Boot([0-9A-F]{4})` + global + `$`)
+var entryName = inside.Pattern(`^Boot([0-9A-F]{4})` + global + `$`)
 
 // ErrUnknown reports that the boot manager cannot be read: the machine was booted by a BIOS, or its kernel shows no
 // variables.
@@ -59,7 +58,7 @@ func Entries(h *inside.Host) (all []Entry, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		m := entryName.FindStringSubmatch(name)
+		m := entryName().FindStringSubmatch(name)
 		if m == nil {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -45,7 +44,7 @@ func (w *work) byHand(file, ours string) bool {
 }
 
 // designSysctl matches the name of a kernel parameter in a design.
-var designSysctl = regexp.MustCompile(`^[a-z0-9_.*/-]+$`)
+var designSysctl = inside.Pattern(`^[a-z0-9_.*/-]+$`)
 
 func (w *work) surveySysctl(found *item.Found) error {
 	lines, err := w.sysctlLines()
@@ -65,7 +64,7 @@ func (w *work) surveySysctl(found *item.Found) error {
 		case !mine || slices.Contains(keys, key):
 		case a.exclude || isPattern(a.path):
 			found.Leave(key, "%s sets it for a pattern of names, which is another thing on each machine", a.file)
-		case !designSysctl.MatchString(item.ID(key)) || badSysctl(item.ID(key)) != "":
+		case !designSysctl().MatchString(item.ID(key)) || badSysctl(item.ID(key)) != "":
 			found.Leave(key, "a design has no parameters of this name; %s sets it", a.file)
 		default:
 			keys = append(keys, key)
@@ -117,7 +116,7 @@ func sysctlName(at string) string {
 }
 
 // designModule matches the name of a module in a design.
-var designModule = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var designModule = inside.Pattern(`^[A-Za-z0-9_-]+$`)
 
 func (w *work) surveyModules(found *item.Found) error {
 	var keys []string
@@ -125,7 +124,7 @@ func (w *work) surveyModules(found *item.Found) error {
 		key := item.KindModules + "." + line
 		switch {
 		case strings.Contains(path.Base(file), "slipway") || w.brought(file) || slices.Contains(keys, key):
-		case !designModule.MatchString(line):
+		case !designModule().MatchString(line):
 			found.Leave(file, "it names %q, which is not a module that a design can name", line)
 		default:
 			keys = append(keys, key)
@@ -322,7 +321,7 @@ func (w *work) unitItem(found *item.Found, n string, s seenUnits, own bool) (ite
 
 // secretWord matches words that a unit file with a secret is likely to contain. It may match too much: the survey
 // reports a file that it leaves out.
-var secretWord = regexp.MustCompile(`(?i)pass(word|wd|phrase)?\b|passw|secret|token|credential|private.?key|api.?key|access.?key|auth|bearer|key=|://[^/\s]*:[^/\s]*@|-----BEGIN|[A-Za-z0-9+/_=-]{40}`)
+var secretWord = inside.Pattern(`(?i)pass(word|wd|phrase)?\b|passw|secret|token|credential|private.?key|api.?key|access.?key|auth|bearer|key=|://[^/\s]*:[^/\s]*@|-----BEGIN|[A-Za-z0-9+/_=-]{40}`)
 
 // unitText is the content of a unit file, or why it is not shown.
 func (w *work) unitText(u unitFile) (text, why string) {
@@ -337,13 +336,13 @@ func (w *work) unitText(u unitFile) (text, why string) {
 	switch {
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }):
 		return "", "the unit file is not plain text: write it to the design yourself"
-	case secretWord.MatchString(withoutPaths(text)):
+	case secretWord().MatchString(withoutPaths(text)):
 		return "", "the unit file has what may be a secret, so Slipway does not copy its content: write it to the design yourself, without the secret"
 	}
 	return text, ""
 }
 
 // longPath matches a path, which is not a secret at any length.
-var longPath = regexp.MustCompile(`(^|[\s=:"'])(/[A-Za-z0-9._-]+)+`)
+var longPath = inside.Pattern(`(^|[\s=:"'])(/[A-Za-z0-9._-]+)+`)
 
-func withoutPaths(text string) string { return longPath.ReplaceAllString(text, "$1") }
+func withoutPaths(text string) string { return longPath().ReplaceAllString(text, "$1") }

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,17 +98,17 @@ func blocks(h *inside.Host) ([]string, error) {
 }
 
 var (
-	pciAddress  = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	scsiAddress = regexp.MustCompile(`^[0-9]+:[0-9]+:[0-9]+:[0-9]+$`)
-	controller  = regexp.MustCompile(`^nvme[0-9]+$`)
-	noDisk      = regexp.MustCompile(`^(sr|fd|loop|ram|zram|dm-|md|nbd|mtdblock)[0-9]|^mmcblk[0-9]+(boot|rpmb)`)
+	pciAddress  = inside.Pattern(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	scsiAddress = inside.Pattern(`^[0-9]+:[0-9]+:[0-9]+:[0-9]+$`)
+	controller  = inside.Pattern(`^nvme[0-9]+$`)
+	noDisk      = inside.Pattern(`^(sr|fd|loop|ram|zram|dm-|md|nbd|mtdblock)[0-9]|^mmcblk[0-9]+(boot|rpmb)`)
 )
 
 // known is what the kernel says about a block device. ok is false if it is not a disk: it has no underlying device,
 // is a CD, has no medium, or is one path of several to a disk.
 func known(h *inside.Host, name string) (d item.Disk, ok bool) {
 	at := h.Path("/sys/block/" + name)
-	if _, err := os.Stat(filepath.Join(at, "device")); err != nil || noDisk.MatchString(name) || say(at, "hidden") == "1" || say(at, "device/type") == "5" {
+	if _, err := os.Stat(filepath.Join(at, "device")); err != nil || noDisk().MatchString(name) || say(at, "hidden") == "1" || say(at, "device/type") == "5" {
 		return d, false
 	}
 	sectors, err := strconv.ParseInt(say(at, "size"), 10, 64)
@@ -165,16 +164,16 @@ func place(h *inside.Host, at string, d *item.Disk) {
 		// Use the path of its controller.
 		below, _ := os.ReadDir(filepath.Join(at, "device"))
 		for _, e := range below {
-			if to, err := filepath.EvalSymlinks(filepath.Join(at, "device", e.Name())); err == nil && controller.MatchString(e.Name()) {
+			if to, err := filepath.EvalSymlinks(filepath.Join(at, "device", e.Name())); err == nil && controller().MatchString(e.Name()) {
 				path = to
 			}
 		}
 	}
 	for _, word := range strings.Split(path, "/") {
 		switch {
-		case pciAddress.MatchString(word):
+		case pciAddress().MatchString(word):
 			d.PCI = word
-		case scsiAddress.MatchString(word):
+		case scsiAddress().MatchString(word):
 			d.SCSI = word
 		case strings.HasPrefix(word, "usb") && len(word) > 3 && word[3] >= '0' && word[3] <= '9':
 			d.Removable = true

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ const defaultFile = "/etc/default/grub.d/61-slipway-kernel.cfg"
 
 // flavoured matches the parts of a release: "6.1.0-49" and "-rt-amd64". Kernels of different flavours are not
 // upgrades of each other, but GRUB sorts them only by version.
-var flavoured = regexp.MustCompile(`^([0-9][^-]*(?:-[0-9][^-]*)*)(-[a-z][a-z0-9.-]*)$`)
+var flavoured = inside.Pattern(`^([0-9][^-]*(?:-[0-9][^-]*)*)(-[a-z][a-z0-9.-]*)$`)
 
 // newest is the kernel with the highest version that a package provides; empty for none.
 func (i installed) newest(n string) string {
@@ -136,12 +135,12 @@ const chosenBy = "the design has the kernel of "
 // startWithGrub writes a file that is part of making GRUB's configuration, also after later kernel upgrades: each
 // time it selects the newest kernel of the flavour.
 func (w *work) startWithGrub(key, n, newest string, all installed) error {
-	parts := flavoured.FindStringSubmatch(newest)
+	parts := flavoured().FindStringSubmatch(newest)
 	if parts == nil {
 		return refused("%s: GRUB starts %s next, and Slipway does not know how to choose %s of %s instead, since its name has no flavour such as -amd64. Set GRUB_DEFAULT in /etc/default/grub by hand", key, w.starts(), newest, n)
 	}
 	for _, other := range slices.Concat(slices.Collect(maps.Values(all.releases))...) {
-		if of := flavoured.FindStringSubmatch(other); of != nil && of[2] == parts[2] && inside.CompareVersions(other, newest) > 0 {
+		if of := flavoured().FindStringSubmatch(other); of != nil && of[2] == parts[2] && inside.CompareVersions(other, newest) > 0 {
 			return refused("%s: the package %s brings the kernel %s, and %s of the same flavour is newer and installed, so GRUB starts that. Name the package that follows new kernels, or remove the newer one", key, n, newest, other)
 		}
 	}
@@ -224,9 +223,9 @@ type menuEntry struct {
 }
 
 var (
-	menuLine    = regexp.MustCompile(`^(menuentry|submenu)\s+(?:'((?:[^'\\]|\\.|'\\'')*)'|"([^"]*)")`)
-	menuID      = regexp.MustCompile(`(?:--id|\$\{?menuentry_id_option\}?)\s+(?:'([^']*)'|"([^"]*)"|(\S+))`)
-	defaultLine = regexp.MustCompile(`^set default="([^"]*)"$`)
+	menuLine    = inside.Pattern(`^(menuentry|submenu)\s+(?:'((?:[^'\\]|\\.|'\\'')*)'|"([^"]*)")`)
+	menuID      = inside.Pattern(`(?:--id|\$\{?menuentry_id_option\}?)\s+(?:'([^']*)'|"([^"]*)"|(\S+))`)
+	defaultLine = inside.Pattern(`^set default="([^"]*)"$`)
 )
 
 // grubStarts is the kernel of the default entry of a grub.cfg. It ignores a choice for only one boot.
@@ -238,15 +237,15 @@ func grubStarts(text string, env map[string]string) string {
 		words := strings.Fields(line)
 		at := open[len(open)-1]
 		switch {
-		case len(open) == 1 && defaultLine.MatchString(line):
-			if to := defaultLine.FindStringSubmatch(line)[1]; to != "${next_entry}" {
+		case len(open) == 1 && defaultLine().MatchString(line):
+			if to := defaultLine().FindStringSubmatch(line)[1]; to != "${next_entry}" {
 				chosen = to
 			}
 		case strings.HasSuffix(line, "{"):
 			var e *menuEntry
-			if m := menuLine.FindStringSubmatch(line); m != nil && at != nil {
+			if m := menuLine().FindStringSubmatch(line); m != nil && at != nil {
 				e = &menuEntry{title: m[2] + m[3]}
-				if id := menuID.FindStringSubmatch(line); id != nil {
+				if id := menuID().FindStringSubmatch(line); id != nil {
 					e.id = id[1] + id[2] + id[3]
 				}
 				at.entries = append(at.entries, e)

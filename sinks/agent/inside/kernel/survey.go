@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -17,7 +16,7 @@ import (
 var machineOwn = []string{"BOOT_IMAGE", "root", "rootflags", "rootfstype", "ro", "rw", "quiet", "splash", "rhgb", "initrd", "resume", "resume_offset", "cryptdevice", "crashkernel"}
 
 // assigned is a line that sets the parameters in grub's settings.
-var assigned = regexp.MustCompile(`^(GRUB_CMDLINE_LINUX|GRUB_CMDLINE_LINUX_DEFAULT)(\+?)=(.*)$`)
+var assigned = inside.Pattern(`^(GRUB_CMDLINE_LINUX|GRUB_CMDLINE_LINUX_DEFAULT)(\+?)=(.*)$`)
 
 // Survey lists the command line parameters that a person has added: those in the boot loader's settings that apply
 // now and at the next boot.
@@ -102,7 +101,7 @@ func (w *work) addedByHand() (all []parameter, err error) {
 			return parse(string(text)), nil
 		}
 		for line := range strings.Lines(string(text)) {
-			if m := assigned.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			if m := assigned().FindStringSubmatch(strings.TrimSpace(line)); m != nil {
 				value := shellValue(m[3])
 				earlier, appends := "$"+m[1], false
 				if rest, ok := strings.CutPrefix(value, earlier); ok {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,7 @@ import (
 const maxPorts = 64
 
 // interfaceName matches a plausible interface name.
-var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,15}$`)
+var interfaceName = inside.Pattern(`^[A-Za-z0-9_.-]{1,15}$`)
 
 // port is a port with its kernel index.
 type port struct {
@@ -35,7 +34,7 @@ func readPorts(h *inside.Host, asked []string) ([]*port, error) {
 	for _, e := range entries {
 		folder := h.Path("/sys/class/net/" + e.Name())
 		wanted := slices.Contains(asked, e.Name())
-		if !interfaceName.MatchString(e.Name()) || len(ports) == maxPorts && !wanted {
+		if !interfaceName().MatchString(e.Name()) || len(ports) == maxPorts && !wanted {
 			continue
 		}
 		if isHardware(folder) || wanted {
@@ -73,7 +72,7 @@ func readPort(folder, name string) *port {
 			p.Duplex = d
 		}
 	}
-	if to, err := os.Readlink(filepath.Join(folder, "master")); err == nil && interfaceName.MatchString(filepath.Base(to)) {
+	if to, err := os.Readlink(filepath.Join(folder, "master")); err == nil && interfaceName().MatchString(filepath.Base(to)) {
 		p.Master = filepath.Base(to)
 	}
 	return p

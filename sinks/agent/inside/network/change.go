@@ -131,6 +131,9 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	if err := f.spares(ctx, h, p, m); err != nil {
 		return err
 	}
+	if err := f.leavesToIfupdown(ctx, h, p, m); err != nil {
+		return err
+	}
 	if whose := f.taken(ctx, h, m, m, p.after); whose != "" {
 		return &wire.Error{Class: wire.Refused, Text: whose + ": nothing was changed. Give the node another address in the design, or take it from that machine"}
 	}

@@ -59,8 +59,11 @@ func standard() *Facet {
 // Observe reports the kernel's state of interfaces, and whether our files are unchanged.
 func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
+	if r, ok := readReverted(h); ok {
+		seen.Have["facts.reverted"] = r.Text()
+	}
 	made, err := ownedLinks(h)
-	if err != nil {
+	if err != nil || len(keys) == 0 && len(made) == 0 { // the managers do not matter then
 		return seen, err
 	}
 	manager := Manager(h)
@@ -113,9 +116,6 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 		if m != nil {
 			m.seePort(h, &seen, key, made[id])
 		}
-	}
-	if r, ok := readReverted(h); ok {
-		seen.Have["facts.reverted"] = r.Text()
 	}
 	return seen, nil
 }

@@ -51,7 +51,7 @@ func (t tables) look(h *inside.Host) (*machine, error) {
 	vlans := readVLANs(h)
 	byIndex := map[int]*real{}
 	for _, e := range entries {
-		if e.Name() == "lo" || !interfaceName.MatchString(e.Name()) {
+		if e.Name() == "lo" || !interfaceName().MatchString(e.Name()) {
 			continue
 		}
 		folder := h.Path("/sys/class/net/" + e.Name())

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -155,9 +155,9 @@ func uuid(name string) string {
 }
 
 var (
-	interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
-	macAddress    = regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`)
-	word          = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
+	interfaceName = inside.Pattern(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+	macAddress    = inside.Pattern(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`)
+	word          = inside.Pattern(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 )
 
 // validate refuses interfaces that a configuration file could not express safely, or that no kernel can have.
@@ -171,10 +171,10 @@ func (all links) validate() error {
 }
 
 func (all links) wrong(name string, l item.Link) string {
-	if !interfaceName.MatchString(name) || name == "lo" || name == "all" || name == "default" {
+	if !interfaceName().MatchString(name) || name == "lo" || name == "all" || name == "default" {
 		return "this is not a name for an interface: up to 15 letters, digits, _, . and -"
 	}
-	if l.MAC != "" && !macAddress.MatchString(l.MAC) {
+	if l.MAC != "" && !macAddress().MatchString(l.MAC) {
 		return fmt.Sprintf("%q is not a MAC address", l.MAC)
 	}
 	if l.MTU < 0 || l.MTU > 65535 || l.MTU > 0 && l.MTU < 68 {
@@ -189,12 +189,12 @@ func (all links) wrong(name string, l item.Link) string {
 	switch l.Kind {
 	case "ethernet":
 	case "vlan":
-		if l.VLAN < 1 || l.VLAN > 4094 || !interfaceName.MatchString(l.Parent) {
+		if l.VLAN < 1 || l.VLAN > 4094 || !interfaceName().MatchString(l.Parent) {
 			return fmt.Sprintf("VLAN %d on %q does not exist", l.VLAN, l.Parent)
 		}
 	case "bond", "bridge":
 		for _, m := range l.Members {
-			if !interfaceName.MatchString(m) || m == name {
+			if !interfaceName().MatchString(m) || m == name {
 				return fmt.Sprintf("%q cannot be a member", m)
 			}
 		}
@@ -203,7 +203,7 @@ func (all links) wrong(name string, l item.Link) string {
 		}
 		if b := l.Bond; b != nil {
 			for _, value := range []string{b.Mode, b.LACPRate, b.HashPolicy, b.Primary} {
-				if value != "" && !word.MatchString(value) {
+				if value != "" && !word().MatchString(value) {
 					return fmt.Sprintf("%q is not a value for a bond", value)
 				}
 			}
@@ -242,7 +242,7 @@ func wrongAddresses(l item.Link) string {
 		}
 	}
 	for _, s := range l.Search {
-		if !word.MatchString(s) {
+		if !word().MatchString(s) {
 			return fmt.Sprintf("%q is not a search domain", s)
 		}
 	}

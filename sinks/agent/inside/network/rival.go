@@ -42,22 +42,12 @@ func rivals(h *inside.Host, manager string, all links) ([]rival, error) {
 	var found []rival
 	if manager != Ifupdown && enabled(h, "networking.service") {
 		r := rival{manager: Ifupdown}
-		paths, err := ifupdownFiles(h)
+		names, err := ifupdownInterfaces(h)
 		if err != nil {
 			return nil, err
 		}
-		for _, path := range paths {
-			text, _, err := readFile(h, path)
-			if err != nil {
-				return nil, err
-			}
-			for _, line := range logicalLines(string(text)) {
-				words := strings.Fields(line)
-				if len(words) > 1 && words[0] == "iface" {
-					name, _, _ := strings.Cut(words[1], ":")
-					r.meet(name, all)
-				}
-			}
+		for _, name := range names {
+			r.meet(name, all)
 		}
 		found = append(found, r)
 	}

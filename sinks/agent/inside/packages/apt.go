@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +44,7 @@ var aptOptions = []string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120", "-o", "Dp
 // noCache keeps apt-get from writing its cache when nothing may change.
 var noCache = []string{"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="}
 
-func (apt) check(name string) error { return check(debianName, name) }
+func (apt) check(name string) error { return check(debianName(), name) }
 
 func (apt) inventory(_ context.Context, h *inside.Host) (inventory, error) {
 	text, err := read(h, dpkgStatus)
@@ -354,21 +353,21 @@ func (apt) stamp(h *inside.Host) string {
 // simulated matches a line of apt-get -s: "Inst libc6 [2.36-9] (2.36-10 Debian-Security:12/stable-security [amd64])
 // []", "Remv nginx [1.22]". A "Conf" line follows each "Inst" and adds nothing.
 var (
-	simulated = regexp.MustCompile(`^(Inst|Remv|Purg) ([^ ]+)(?: \[([^\] ]*)\])?(?: \(([^ )]+)([^)]*)\))?`)
-	security  = regexp.MustCompile(`(?i)\b[a-z]+-security:|/[a-z0-9.-]+-security\b`)
+	simulated = inside.Pattern(`^(Inst|Remv|Purg) ([^ ]+)(?: \[([^\] ]*)\])?(?: \(([^ )]+)([^)]*)\))?`)
+	security  = inside.Pattern(`(?i)\b[a-z]+-security:|/[a-z0-9.-]+-security\b`)
 )
 
 // parseSimulation reads the output of apt-get -s.
 func parseSimulation(text []byte) []effect {
 	var effects []effect
 	for line := range strings.Lines(string(text)) {
-		m := simulated.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		m := simulated().FindStringSubmatch(strings.TrimRight(line, "\r\n"))
 		if m == nil {
 			continue
 		}
 		e := effect{name: m[2], from: m[3]}
 		if m[1] == "Inst" {
-			e.to, e.security = m[4], security.MatchString(m[5])
+			e.to, e.security = m[4], security().MatchString(m[5])
 			if e.to == "" {
 				continue
 			}

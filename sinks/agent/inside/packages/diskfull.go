@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"syscall"
 
@@ -22,7 +21,7 @@ const diskFull = "the disk is full"
 var packageFolders = []string{"/var/cache/apt/archives", "/var/lib/apt/lists", "/var/lib/dpkg", "/var/cache/dnf", "/var/lib/rpm", "/usr", "/boot", "/etc", "/tmp", "/"}
 
 // quoted matches a path in the write errors of dpkg, apt and rpm.
-var quoted = regexp.MustCompile(`(?:['"]| in | on )(/[^'" \n]*)`)
+var quoted = inside.Pattern(`(?:['"]| in | on )(/[^'" \n]*)`)
 
 // withRoom adds to a disk-full error which file system is full, as far as that is visible.
 func withRoom(h *inside.Host, err error) error {
@@ -31,7 +30,7 @@ func withRoom(h *inside.Host, err error) error {
 		return err
 	}
 	var folders []string
-	for _, m := range quoted.FindAllStringSubmatch(e.Text, -1) {
+	for _, m := range quoted().FindAllStringSubmatch(e.Text, -1) {
 		folders = append(folders, m[1])
 	}
 	if len(folders) == 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ const dnfConf = "/etc/dnf/dnf.conf"
 var dnfOptions = []string{"-y", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False",
 	"--setopt=timeout=60", "--setopt=retries=2"}
 
-func (dnf) check(name string) error { return check(rpmName, name) }
+func (dnf) check(name string) error { return check(rpmName(), name) }
 
 // rpmFormat is the format that parseRPM reads.
 const rpmFormat = `%{NAME}\t%{EPOCHNUM}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n`
@@ -289,7 +288,7 @@ var dnfHeadings = map[string]string{
 	"Skipping packages with conflicts:": "", "Skipping packages with broken dependencies:": "",
 }
 
-var rpmArch = regexp.MustCompile(`^(noarch|x86_64|i[3-6]86|aarch64|armv7hl|ppc64le|s390x|riscv64|src)$`)
+var rpmArch = inside.Pattern(`^(noarch|x86_64|i[3-6]86|aarch64|armv7hl|ppc64le|s390x|riscv64|src)$`)
 
 // parseTransaction reads the table of dnf --assumeno, and reports whether there was one. A long name has its own
 // line.
@@ -316,7 +315,7 @@ func parseTransaction(text []byte) (effects []effect, shown bool) {
 		if before != "" {
 			f, before = append([]string{before}, f...), ""
 		}
-		if len(f) < 4 || !rpmArch.MatchString(f[1]) || f[0] == "replacing" {
+		if len(f) < 4 || !rpmArch().MatchString(f[1]) || f[0] == "replacing" {
 			continue
 		}
 		version := strings.TrimPrefix(f[2], "0:")

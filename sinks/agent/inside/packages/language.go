@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -134,12 +133,12 @@ func parseMetadata(text []byte) (name, version string) {
 	return name, version
 }
 
-var forbidden = regexp.MustCompile(`^/(proc|sys|dev|run|etc|boot|bin|sbin|lib[^/]*|usr/(s?bin|lib[^/]*))(/|$)|^/var/lib/(slipway|dpkg|apt|rpm)(/|$)`)
+var forbidden = inside.Pattern(`^/(proc|sys|dev|run|etc|boot|bin|sbin|lib[^/]*|usr/(s?bin|lib[^/]*))(/|$)|^/var/lib/(slipway|dpkg|apt|rpm)(/|$)`)
 
 // checkPath says why an environment cannot be at a path.
 func checkPath(name string) error {
 	switch {
-	case !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 || forbidden.MatchString(name):
+	case !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 || forbidden().MatchString(name):
 		return fmt.Errorf("the path %q is not one of a folder like /opt/NAME", printable(name))
 	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }): // scripts start with the path
 		return fmt.Errorf("the path %q has blanks, which the scripts of an environment cannot have", printable(name))
@@ -230,7 +229,7 @@ func checkLanguage(l item.Language) error {
 		return fmt.Errorf("only python environments are supported, not %q", printable(l.Kind))
 	}
 	for name, version := range l.Packages {
-		if len(name)+len(version) > maxName || !pythonName.MatchString(name) || !pythonVersion.MatchString(version) {
+		if len(name)+len(version) > maxName || !pythonName().MatchString(name) || !pythonVersion().MatchString(version) {
 			return fmt.Errorf("%q at version %q is not a Python package", printable(name), printable(version))
 		}
 	}
@@ -397,7 +396,7 @@ func wouldInstall(text []byte) map[string]string {
 			continue
 		}
 		for _, name := range strings.Fields(names) {
-			if i := strings.LastIndexByte(name, '-'); i > 0 && pythonName.MatchString(name[:i]) && pythonVersion.MatchString(name[i+1:]) {
+			if i := strings.LastIndexByte(name, '-'); i > 0 && pythonName().MatchString(name[:i]) && pythonVersion().MatchString(name[i+1:]) {
 				would[item.PythonName(name[:i])] = name[i+1:]
 			}
 		}

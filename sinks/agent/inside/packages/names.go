@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // These are short names of the states of a package.
@@ -17,12 +18,12 @@ const (
 // These are the forms of names and versions. Each starts with a letter or a digit, so none reads as an option. None
 // has a blank, a quote or a "/".
 var (
-	debianName    = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9][a-z0-9-]*)?$`)
-	rpmName       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`)
-	anyVersion    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+:~^_-]*$`)
-	entryName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	pythonName    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
-	pythonVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+!_-]*$`)
+	debianName    = inside.Pattern(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9][a-z0-9-]*)?$`)
+	rpmName       = inside.Pattern(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`)
+	anyVersion    = inside.Pattern(`^[A-Za-z0-9][A-Za-z0-9.+:~^_-]*$`)
+	entryName     = inside.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	pythonName    = inside.Pattern(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+	pythonVersion = inside.Pattern(`^[A-Za-z0-9][A-Za-z0-9.+!_-]*$`)
 )
 
 // maxName bounds a name or a version, in bytes.

@@ -87,7 +87,7 @@ func observePackage(m manager, inv inventory, key string, s inside.Seen) {
 
 func observeRepository(h *inside.Host, m manager, key string, s inside.Seen) {
 	name := item.ID(key)
-	if err := check(entryName, name); err != nil {
+	if err := check(entryName(), name); err != nil {
 		s.Cannot[key] = "repository names have letters, digits, \".\", \"_\" and \"-\" alone"
 		return
 	}
@@ -177,7 +177,7 @@ func (a *apply) repositories(ctx context.Context) error {
 // repository writes the files of one repository, and marks its lists to be fetched.
 func (a *apply) repository(i item.Item) error {
 	name := item.ID(i.Key)
-	if err := check(entryName, name); err != nil {
+	if err := check(entryName(), name); err != nil {
 		return refused("repository %q: its name must consist of letters, digits, \".\", \"_\" and \"-\" alone", printable(name))
 	}
 	r, err := body[item.Repository](i)
@@ -220,7 +220,7 @@ func (a *apply) removeRepository(key string) error {
 		return nil
 	}
 	name := item.ID(key)
-	if check(entryName, name) != nil {
+	if check(entryName(), name) != nil {
 		return a.h.Owned.Drop(facetName, key)
 	}
 	before, err := filesBefore(key, e)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -147,11 +146,11 @@ func (a *apply) patch(ctx context.Context) error {
 	return nil
 }
 
-var timestamp = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`)
+var timestamp = inside.Pattern(`^[0-9]{8}T[0-9]{6}Z$`)
 
 // snapshotPlace matches a URL, with suite and components for the Debian family. It must start with the scheme,
 // because apt reads brackets before a URL as options, such as trusted=yes.
-var snapshotPlace = regexp.MustCompile(`^(https?|file):/[!-"$-~]+( +[A-Za-z0-9._/-]+)*$`)
+var snapshotPlace = inside.Pattern(`^(https?|file):/[!-"$-~]+( +[A-Za-z0-9._/-]+)*$`)
 
 func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 	p := item.Patch{Level: i.Fields["level"], Snapshot: i.Fields["snapshot"]}
@@ -165,7 +164,7 @@ func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 	if p.Level != item.PatchAll && p.Level != item.PatchSecurity {
 		return p, refused("patch: there is no level %q", printable(p.Level))
 	}
-	if p.Snapshot != "" && !timestamp.MatchString(p.Snapshot) && (len(p.Snapshot) > 2000 || !snapshotPlace.MatchString(p.Snapshot)) {
+	if p.Snapshot != "" && !timestamp().MatchString(p.Snapshot) && (len(p.Snapshot) > 2000 || !snapshotPlace().MatchString(p.Snapshot)) {
 		return p, refused("patch: the snapshot %q is neither a time such as 20260101T000000Z nor a URL", printable(p.Snapshot))
 	}
 	for _, i := range a.items[item.KindPackages] { // the design sets their versions
@@ -272,7 +271,7 @@ func (a *apply) fetchFor(ctx context.Context, p item.Patch) (missed []string, er
 		return a.m.fetch(ctx, a.h)
 	}
 	if !ok {
-		if timestamp.MatchString(p.Snapshot) {
+		if timestamp().MatchString(p.Snapshot) {
 			return nil, refused("patch: on this system a snapshot cannot be a time, as only apt has archives for that; name the snapshot's URL")
 		}
 		return nil, nil // dnf fetches the lists when it uses the snapshot
@@ -306,7 +305,7 @@ func snapshotOptions(snapshot string) []string {
 		"-o", "Dir::State::lists=" + snapshotFolder + "/lists", "-o", "Acquire::Check-Valid-Until=false"}, noCache...)
 }
 
-var codename = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+var codename = inside.Pattern(`^[a-z][a-z0-9-]*$`)
 
 // snapshotSources are the lines of sources.list(5) for a snapshot: a time in the distribution's own archive, or
 // "URL SUITE COMPONENT…".
@@ -318,13 +317,13 @@ func snapshotSources(h *inside.Host, snapshot string) (string, error) {
 	release := ini(text)
 	suite, id := strings.Trim(release["VERSION_CODENAME"], `"`), strings.Trim(release["ID"], `"`)
 	words := strings.Fields(snapshot)
-	if !timestamp.MatchString(snapshot) {
+	if !timestamp().MatchString(snapshot) {
 		if len(words) == 1 {
 			words = append(words, suite, "main")
 		}
 		return "deb " + strings.Join(words, " ") + "\n", nil
 	}
-	if !codename.MatchString(suite) {
+	if !codename().MatchString(suite) {
 		return "", refused("patch: /etc/os-release has no VERSION_CODENAME, so the suites of the snapshot are not known; name its URL")
 	}
 	switch id {

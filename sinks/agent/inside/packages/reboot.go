@@ -5,7 +5,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -48,13 +47,13 @@ const (
 
 // oldLibrary matches a line of proc_pid_maps(5) for a library in the system's own folders that was replaced or
 // removed after loading.
-var oldLibrary = regexp.MustCompile(`(?m) /(usr/)?lib(32|64|x32)?/[^\n]*\.so[.0-9]* \(deleted\)$`)
+var oldLibrary = inside.Pattern(`(?m) /(usr/)?lib(32|64|x32)?/[^\n]*\.so[.0-9]* \(deleted\)$`)
 
 // usesOldLibraries reports whether a program of this system, not of a container on it, uses a library that was
 // replaced.
 func usesOldLibraries(h *inside.Host) bool {
 	for text := range mappings(h) {
-		if oldLibrary.Match(text) {
+		if oldLibrary().Match(text) {
 			return true
 		}
 	}
@@ -172,7 +171,7 @@ func olderKernel(h *inside.Host) bool {
 	return false
 }
 
-var flavoured = regexp.MustCompile(`[-+][a-z].*$`)
+var flavoured = inside.Pattern(`[-+][a-z].*$`)
 
 // flavour distinguishes kernels that are not upgrades of each other: "cloud-amd64" in "6.1.0-21-cloud-amd64".
-func flavour(kernel string) string { return flavoured.FindString(kernel) }
+func flavour(kernel string) string { return flavoured().FindString(kernel) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,7 +20,7 @@ const installerStatus = "/var/log/installer/initial-status.gz"
 var basePriorities = []string{"required", "important", "standard"}
 
 // versionedKernel matches a package of one kernel version.
-var versionedKernel = regexp.MustCompile(`^(linux-(image|headers|modules|modules-extra)-[0-9]|kernel(-core|-modules|-modules-core|-modules-extra)?$)`)
+var versionedKernel = inside.Pattern(`^(linux-(image|headers|modules|modules-extra)-[0-9]|kernel(-core|-modules|-modules-core|-modules-extra)?$)`)
 
 // Survey lists the packages that a person requested, and those on hold. It leaves out what the installation
 // brought, as far as the system still knows that.
@@ -52,7 +51,7 @@ func (facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err 
 			found.Leave(key, "%v", m.check(name))
 		case !whole(p):
 			found.Leave(key, "it is %s", printable(p.State))
-		case versionedKernel.MatchString(name):
+		case versionedKernel().MatchString(name):
 			found.Leave(key, "it is one kernel version, which upgrades replace")
 		default:
 			found.Items = append(found.Items, item.New(key, map[string]string{"state": p.State, "version": p.Version}, nil))
@@ -208,7 +207,7 @@ func names(h *inside.Host, folder string, endings ...string) (files []string) {
 }
 
 // options matches the options of a line in sources.list(5), in brackets.
-var options = regexp.MustCompile(`\[[^]]*\]`)
+var options = inside.Pattern(`\[[^]]*\]`)
 
 // aptSources are the repositories of a source file: one for each URL and suite.
 func aptSources(file, text string) (all []item.Repository) {
@@ -230,7 +229,7 @@ func aptSources(file, text string) (all []item.Repository) {
 		return all
 	}
 	for line := range strings.Lines(withoutComments(text)) {
-		if f := strings.Fields(options.ReplaceAllString(line, " ")); len(f) > 2 {
+		if f := strings.Fields(options().ReplaceAllString(line, " ")); len(f) > 2 {
 			add(f[0], f[1], f[2], f[3:])
 		}
 	}

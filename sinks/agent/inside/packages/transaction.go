@@ -75,7 +75,7 @@ func (a *apply) checkPackage(i item.Item) error {
 	if err := a.m.check(name); err != nil {
 		return refused("package %q: %v", printable(name), err)
 	}
-	if version != "" && check(anyVersion, version) != nil {
+	if version != "" && check(anyVersion(), version) != nil {
 		return refused("package %s: the package manager has no versions like %q", name, printable(version))
 	}
 	if state := i.Fields["state"]; !slices.Contains([]string{"", statePresent, stateAbsent, stateHeld}, state) {
@@ -258,7 +258,7 @@ func bare(inv inventory, name string) string {
 	if b, arch, ok := strings.Cut(name, ":"); ok && arch == inv.native {
 		return b
 	}
-	if i := strings.LastIndexByte(name, '.'); i > 0 && rpmArch.MatchString(name[i+1:]) && inv.native == "" {
+	if i := strings.LastIndexByte(name, '.'); i > 0 && rpmArch().MatchString(name[i+1:]) && inv.native == "" {
 		return name[:i]
 	}
 	return name

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -64,7 +63,7 @@ func markLibraries(ctx context.Context, h *inside.Host, m manager, inv inventory
 }
 
 // kernelPackage matches Debian's package of one kernel: its version and flavour.
-var kernelPackage = regexp.MustCompile(`^linux-image-(?:unsigned-)?([0-9].*)$`)
+var kernelPackage = inside.Pattern(`^linux-image-(?:unsigned-)?([0-9].*)$`)
 
 // noticeHook is the program that package scripts call on Ubuntu to ask for a restart. Without it they do not ask.
 const noticeHook = "/usr/share/update-notifier/notify-reboot-required"
@@ -72,7 +71,7 @@ const noticeHook = "/usr/share/update-notifier/notify-reboot-required"
 // restartFor says whether an upgrade needs a restart. A newer kernel of the running flavour does. A package whose
 // script can ask for a restart may do so.
 func (apt) restartFor(h *inside.Host, inv inventory, u item.Upgrade) string {
-	if m := kernelPackage.FindStringSubmatch(u.Name); m != nil {
+	if m := kernelPackage().FindStringSubmatch(u.Name); m != nil {
 		return restartForKernel(m[1], runningKernel(h))
 	}
 	script, err := readIfThere(h, "/var/lib/dpkg/info/"+u.Name+".postinst")
