@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -90,7 +92,11 @@ func (f *Front) roundTripper() *http.Transport {
 				if p.Away != nil {
 					return nil, p.Away
 				}
-				return (&net.Dialer{Timeout: grantTimeout}).DialContext(ctx, "unix", p.Socket)
+				c, err := (&net.Dialer{Timeout: grantTimeout}).DialContext(ctx, "unix", p.Socket)
+				if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+					return nil, errors.New("it is starting, and does not listen yet")
+				}
+				return c, err
 			}}
 	})
 	return f.transport
@@ -169,7 +175,7 @@ func (f *Front) AddAudit(_ context.Context, siteName string, e site.AuditEntry) 
 	return e, err
 }
 
-// Get asks the process of a site for a page that is not of the API, such as its metrics.
+// Get asks the process of a site for a page that is not of the API, such as its metrics. The path may have a query.
 func (f *Front) Get(ctx context.Context, siteName, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+siteName+path, http.NoBody)
 	if err != nil {
