@@ -348,10 +348,10 @@ func (h *host) processes() []control.Process {
 // away says why a site has no process now; nil if it has one.
 func (h *host) away(name string) error {
 	s, known := h.group.State(name)
-	if !known || s.PID != 0 {
+	if !known || s.Why == "" {
 		return nil
 	}
-	return fmt.Errorf("no process of it runs since %s (%s), and one is started again: %s", s.Since.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.Since), s.Why)
+	return fmt.Errorf("its process stopped %s ago (%s) and will be restarted: %s", age(s.Since), s.Since.UTC().Format("2006-01-02 15:04:05 UTC"), s.Why)
 }
 
 // unready says why the host is not ready: what each process says, and what is wrong with all of them.

@@ -46,7 +46,7 @@ type Process struct {
 }
 
 // ErrAway is wrapped by errors of requests to a site whose process does not answer.
-var ErrAway = errors.New("the site's process does not answer")
+var ErrAway = errors.New("does not answer")
 
 // Times of requests to the processes of sites.
 const (
@@ -118,7 +118,7 @@ func (f *Front) Access(siteName string) (approved site.GrantedState, inForce sit
 	}
 	g, known := all.value[siteName]
 	if !known {
-		return approved, inForce, fmt.Errorf("%w: site %s", ErrAway, siteName)
+		return approved, inForce, fmt.Errorf("site %s %w", siteName, ErrAway)
 	}
 	return g.Approved, g.InForce, nil
 }
@@ -160,11 +160,11 @@ func (f *Front) ask(method, siteName, path string, body, into any) error {
 	}
 	resp, err := f.roundTripper().RoundTrip(req)
 	if err != nil {
-		return fmt.Errorf("%w: site %s: %w", ErrAway, siteName, err)
+		return fmt.Errorf("site %s %w: %w", siteName, ErrAway, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: site %s answers %s", ErrAway, siteName, resp.Status)
+		return fmt.Errorf("site %s %w in order: %s", siteName, ErrAway, resp.Status)
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
 }
@@ -216,7 +216,7 @@ func (f *Front) pass(c *call) {
 			if p := f.process(c.site); p.Away != nil {
 				err = p.Away
 			}
-			fail(w, fmt.Errorf("%w: site %s: %w", ErrAway, c.site, err))
+			fail(w, fmt.Errorf("site %s %w: %w", c.site, ErrAway, err))
 		},
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))

@@ -96,7 +96,7 @@ func TestFrontPassesRequestsToTheSite(t *testing.T) {
 	// One that is away concerns no other.
 	away["paris"] = errors.New("it has ended: exit status 1")
 	f.roundTripper().CloseIdleConnections()
-	if _, err := c.Report(ctx, "paris"); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "site paris: it has ended: exit status 1") {
+	if _, err := c.Report(ctx, "paris"); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "site paris does not answer: it has ended: exit status 1") {
 		t.Errorf("a site that is away: %v", err)
 	}
 	if _, err := c.Report(ctx, "berlin"); err != nil {

@@ -32,11 +32,11 @@ type Group struct {
 
 // State is what is known of the process of a name.
 type State struct {
-	// PID is the process; 0 while none runs.
+	// PID is the process; 0 while none runs, and before the first begins.
 	PID int
 	// Since is when the process began or, while none runs, when it ended first of the ends in a row.
 	Since time.Time
-	// Why says why none runs; empty while one does.
+	// Why says why none runs; empty while one does, and before the first begins.
 	Why string
 }
 
@@ -103,7 +103,7 @@ func (g *Group) add(name string) bool {
 	if g.states == nil {
 		g.states = map[string]State{}
 	}
-	g.states[name] = State{Since: time.Now(), Why: "it is being started"}
+	g.states[name] = State{Since: time.Now()}
 	return true
 }
 
@@ -136,9 +136,9 @@ func (g *Group) run(ctx context.Context, name string) (why string) {
 		return text
 	}
 	if err == nil {
-		return "its process has ended by itself"
+		return "it ended without an error"
 	}
-	return fmt.Sprintf("its process has ended: %v", err)
+	return err.Error() // "signal: killed", "exit status 2"
 }
 
 // tail is the end of what was written.

@@ -70,13 +70,13 @@ func TestKilledIsStartedAgain(t *testing.T) {
 // It is told how a process has ended that says nothing, and since when it does not run, through all starts.
 func TestSaysWhySinceWhen(t *testing.T) {
 	g, _ := grouped(t, map[string]string{"berlin": "kill -9 $$", "paris": "exit 0"})
-	first := until(t, g, "berlin", func(s State) bool { return s.Why == "its process has ended: signal: killed" })
+	first := until(t, g, "berlin", func(s State) bool { return s.Why == "signal: killed" })
 	until(t, g, "berlin", runs)
 	next := until(t, g, "berlin", func(s State) bool { return s.PID == 0 })
 	if !next.Since.Equal(first.Since) {
 		t.Errorf("it ended first at %s, and is said to be away since %s", first.Since, next.Since)
 	}
-	until(t, g, "paris", func(s State) bool { return s.Why == "its process has ended by itself" })
+	until(t, g, "paris", func(s State) bool { return s.Why == "it ended without an error" })
 }
 
 // A process ends in order with its group: it sees the end of its input.
