@@ -306,7 +306,7 @@ func killCmd(ts *testscript.TestScript, _ bool, _ []string) {
 
 // killSiteCmd ends the process that runs for a site now.
 func killSiteCmd(ts *testscript.TestScript, _ bool, args []string) {
-	runs := regexp.MustCompile(`msg="the process of a site runs" site=` + args[0] + ` pid=(\d+)`).FindAllStringSubmatch(ts.ReadFile("daemon.log"), -1)
+	runs := regexp.MustCompile(`msg="the process of a site runs" site=`+args[0]+` pid=(\d+)`).FindAllStringSubmatch(ts.ReadFile("daemon.log"), -1)
 	if runs == nil {
 		ts.Fatalf("no process of %s has run", args[0])
 	}
