@@ -68,9 +68,9 @@ func siteFile(flags *pflag.FlagSet, folder, name string) (args []string, err err
 	if err != nil {
 		return nil, err
 	}
-	err = hostfile.EachSetting(text, "the names of flags of `slipway run` that a site can have for itself", func(key, value string, _ int) (bool, error) {
+	err = hostfile.EachSetting(text, "the name of a flag", func(key, value string, _ int) (bool, error) {
 		if flags.Lookup(key) == nil || slices.Contains(hostFlags, key) || slices.Contains(sharedRecords, key) {
-			return false, nil
+			return true, fmt.Errorf("%q is no flag of `slipway run` that a site can have for itself", key)
 		}
 		args = append(args, "--"+key+"="+value)
 		return true, nil

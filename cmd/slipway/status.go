@@ -82,9 +82,12 @@ func (a *app) statusOfSites(ctx context.Context, daemon *control.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, siteWait)
 		defer cancel()
 		n := siteNews{Site: name}
-		if r, err := daemon.Report(ctx, name); err != nil {
+		switch r, err := daemon.Report(ctx, name); {
+		case ctx.Err() != nil:
+			n.Trouble = "its process runs and has not answered for " + siteWait.String()
+		case err != nil:
 			n.Trouble = err.Error()
-		} else {
+		default:
 			now := time.Now()
 			n.take(commit.Standing{Status: r.Status, News: site.News{Changed: now, Alive: now}, Losses: len(r.Status.Waiting)})
 			n.Head = n.Attempted

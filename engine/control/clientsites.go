@@ -51,22 +51,25 @@ func (c *Client) SiteOf(ctx context.Context, siteName, node string) (string, err
 		_, errs[i] = c.get(ctx, ofNodePath(name, node, ""), "", &d)
 	})
 	var have []string
+	var unknown error
 	for i, err := range errs {
 		switch {
 		case err == nil:
 			have = append(have, names[i])
 		case errors.Is(err, site.ErrNotFound), errors.Is(err, access.ErrDenied): // the caller can do nothing there
 		default:
-			return "", fmt.Errorf("%w: whether site %s has a node %s is not known: %w", ErrWhichSite, names[i], node, err)
+			unknown = fmt.Errorf("%w: whether site %s has a node %s is not known: %w", ErrWhichSite, names[i], node, err)
 		}
 	}
-	switch len(have) {
-	case 0:
+	switch {
+	case len(have) > 1:
+		return "", fmt.Errorf("%w: several have a node %s: %s", ErrWhichSite, node, strings.Join(have, ", "))
+	case unknown != nil:
+		return "", unknown
+	case len(have) == 0:
 		return "", fmt.Errorf("%w: none of the sites %s has a node %s that you may see", site.ErrNotFound, strings.Join(names, ", "), node)
-	case 1:
-		return have[0], nil
 	}
-	return "", fmt.Errorf("%w: several have a node %s: %s", ErrWhichSite, node, strings.Join(have, ", "))
+	return have[0], nil
 }
 
 // atNode does something about a node. Where no site is named and the daemon needs one, it is the one of the node.
