@@ -70,7 +70,7 @@ func siteFile(flags *pflag.FlagSet, folder, name string) (args []string, err err
 	}
 	err = hostfile.EachSetting(text, "the name of a flag", func(key, value string, _ int) (bool, error) {
 		if flags.Lookup(key) == nil || slices.Contains(hostFlags, key) || slices.Contains(sharedRecords, key) {
-			return true, fmt.Errorf("%q is no flag of `slipway run` that a site can have for itself", key)
+			return true, fmt.Errorf("%q is not a flag that a site can have for itself: see `slipway run --help`", key)
 		}
 		args = append(args, "--"+key+"="+value)
 		return true, nil
