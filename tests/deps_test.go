@@ -43,6 +43,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/plan", "engine/site engine/say engine/item engine/firstboot engine/layout"},
 	{"engine/say", ""},
 	{"engine/retry", ""},
+	{"engine/supervise", "engine/retry"},
 	{"engine/present", "engine/site engine/item engine/cleartext engine/say engine/plan"},
 	{"engine/rollout", "engine/site engine/say engine/plan engine/window"},
 	{"engine/ledger", "engine/site"},

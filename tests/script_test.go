@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 //	follow [FLAG…]  starts slipway run with nothing but these flags
 //	down            ends the daemon as systemd would
 //	powercut        ends it at once
+//	signal SITE SIG sends a signal to the process of one of several sites
 //	push MESSAGE    commits and pushes what is in ./site
 //	await RE CMD…   runs a command until what it prints matches
 //	code N CMD…     runs a command that is to exit with N
@@ -101,7 +102,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
+			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd, "signal": signalCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
 			"page": pageCmd, "certs": certsCmd, "ports": portsCmd, "powercut": killCmd, "api": apiCmd, "issuer": issuerCmd, "collector": collectorCmd, "spans": spansCmd,
 		},
@@ -285,7 +286,7 @@ func followCmd(ts *testscript.TestScript, _ bool, args []string) {
 	defer client.Close()
 	p.until(ts, func() bool {
 		_, err := client.Report(context.Background(), "")
-		return err == nil
+		return err == nil || errors.Is(err, control.ErrWhichSite)
 	})
 }
 
@@ -301,6 +302,17 @@ func killCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	stageOf(ts).daemon = nil
 	ts.Check(p.cmd.Process.Kill())
 	<-p.ended
+}
+
+// signalCmd sends KILL, STOP or CONT to the process that runs for a site now.
+func signalCmd(ts *testscript.TestScript, _ bool, args []string) {
+	runs := regexp.MustCompile(`msg="the process of a site runs" site=`+args[0]+` pid=(\d+)`).FindAllStringSubmatch(ts.ReadFile("daemon.log"), -1)
+	if runs == nil {
+		ts.Fatalf("no process of %s has run", args[0])
+	}
+	pid, err := strconv.Atoi(runs[len(runs)-1][1])
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[args[1]]))
 }
 
 func downCmd(ts *testscript.TestScript, _ bool, _ []string) {

@@ -39,8 +39,8 @@ func (a *app) artifactCommand() *cobra.Command {
 
 // withArtifacts works with the artifacts of the daemon, or with the store itself
 // while no daemon runs.
-func withArtifacts(ctx context.Context, state string, work func(artifact.Keeper) error) error {
-	daemon := daemonAt(state)
+func withArtifacts(ctx context.Context, f orderFlags, work func(artifact.Keeper) error) error {
+	daemon := daemonAt(f.state).ForSite(f.site)
 	defer daemon.Close()
 	_, err := daemon.Artifacts().Listing(ctx)
 	if !errors.Is(err, control.ErrNoDaemon) {
@@ -48,6 +48,10 @@ func withArtifacts(ctx context.Context, state string, work func(artifact.Keeper)
 			return err
 		}
 		return work(daemon.Artifacts())
+	}
+	state, serr := stateOfSite(f.state, f.site)
+	if serr != nil {
+		return serr
 	}
 	if _, serr := os.Stat(state); serr != nil {
 		return fmt.Errorf("%w; and there is no directory %s", err, state)
@@ -63,7 +67,7 @@ func withArtifacts(ctx context.Context, state string, work func(artifact.Keeper)
 }
 
 func (a *app) artifactListCommand() *cobra.Command {
-	var state string
+	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "show what is in the store, and what is being fetched", Args: exactly(0),
 		Long: "Shows each file with its size and digest, and whether the design in force, an\n" +
@@ -72,7 +76,7 @@ func (a *app) artifactListCommand() *cobra.Command {
 			"follows lists its own store.\n" + exitHelp,
 		Example: "  slipway artifact list\n  slipway artifact list --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withArtifacts(cmd.Context(), state, func(k artifact.Keeper) error {
+			return withArtifacts(cmd.Context(), f, func(k artifact.Keeper) error {
 				l, err := k.Listing(cmd.Context())
 				if err != nil {
 					return err
@@ -85,7 +89,7 @@ func (a *app) artifactListCommand() *cobra.Command {
 			})
 		},
 	}
-	addDaemon(cmd, &state)
+	f.add(cmd)
 	return cmd
 }
 
@@ -156,7 +160,8 @@ func wantedLine(s artifact.State) string {
 }
 
 func (a *app) artifactAddCommand() *cobra.Command {
-	var state, digest, name string
+	var f orderFlags
+	var digest, name string
 	cmd := &cobra.Command{
 		Use: "add FILE|URL", Short: "put a file into the store", Args: exactly(1),
 		Long: "Puts a file of this computer into the store, or fetches one, and prints its digest for\n" +
@@ -171,7 +176,7 @@ func (a *app) artifactAddCommand() *cobra.Command {
 				return usage("--sha256 %q is not a SHA-256 digest: 64 hex digits, with or without \"sha256:\" before them", given)
 			}
 			var i artifact.Info
-			err := withArtifacts(cmd.Context(), state, func(k artifact.Keeper) (err error) {
+			err := withArtifacts(cmd.Context(), f, func(k artifact.Keeper) (err error) {
 				i, err = a.addArtifact(cmd.Context(), k, args[0], digest, name)
 				return err
 			})
@@ -187,7 +192,7 @@ func (a *app) artifactAddCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&digest, "sha256", "", "the `DIGEST` that the file must have")
 	cmd.Flags().StringVar(&name, "name", "", "the `NAME` of the file in the store (default: its own name)")
-	addDaemon(cmd, &state)
+	f.add(cmd)
 	return cmd
 }
 
@@ -257,7 +262,7 @@ type verified struct {
 }
 
 func (a *app) artifactVerifyCommand() *cobra.Command {
-	var state string
+	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "verify", Short: "read all files again and compare their digests", Args: exactly(0),
 		Long: "Reads every file in the store and compares its digest. Removes damaged files, which are\n" +
@@ -265,7 +270,7 @@ func (a *app) artifactVerifyCommand() *cobra.Command {
 		Example: "  slipway artifact verify",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := verified{Files: []artifact.Checked{}}
-			err := withArtifacts(cmd.Context(), state, func(k artifact.Keeper) error {
+			err := withArtifacts(cmd.Context(), f, func(k artifact.Keeper) error {
 				show, done := a.byteProgress()
 				defer done()
 				return k.Verify(cmd.Context(), show, func(c artifact.Checked) {
@@ -281,7 +286,7 @@ func (a *app) artifactVerifyCommand() *cobra.Command {
 			return a.tellVerified(v)
 		},
 	}
-	addDaemon(cmd, &state)
+	f.add(cmd)
 	return cmd
 }
 
@@ -316,7 +321,7 @@ type collected struct {
 }
 
 func (a *app) artifactGCCommand() *cobra.Command {
-	var state string
+	var f orderFlags
 	var unused time.Duration
 	var dry bool
 	cmd := &cobra.Command{
@@ -327,7 +332,7 @@ func (a *app) artifactGCCommand() *cobra.Command {
 		Example: "  slipway artifact gc --dry-run\n  slipway artifact gc --unused 0s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := collected{Removed: []artifact.Info{}, DryRun: dry}
-			err := withArtifacts(cmd.Context(), state, func(k artifact.Keeper) error {
+			err := withArtifacts(cmd.Context(), f, func(k artifact.Keeper) error {
 				gone, err := k.Collect(cmd.Context(), unused, dry)
 				c.Removed = append(c.Removed, gone...)
 				return err
@@ -351,6 +356,6 @@ func (a *app) artifactGCCommand() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "keep what was added or used within this `TIME`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
-	addDaemon(cmd, &state)
+	f.add(cmd)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/copies"
@@ -300,6 +301,12 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 	if d.answers != nil {
 		d.answers.Problem = func(err error) { d.engine.Problem("access file", err) }
 		parts = append(parts, func(ctx context.Context) error { return d.answers.run(ctx, commands, d.log) })
+	}
+	if d.behind != "" {
+		parts = append(parts, func(ctx context.Context) error {
+			file := &access.File{Path: d.api.access}
+			return control.ServeBehind(ctx, d.behind, commands, file, func(err error) { d.engine.Problem("access file", err) }, d.out.metrics.Pages(d.ready.unready), d.log)
+		})
 	}
 	if d.copies != nil {
 		parts = append(parts, d.watchCopies)

@@ -17,6 +17,10 @@ type runFlags struct {
 	repo, branch, dir, site, state, credentials string
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
+	sites                                       []string // as given; site is the only one, or the one of this process
+	allSites                                    bool
+	siteFiles                                   string // folder with what is different for one site of several
+	behind                                      string // socket of this process of one site of several
 	siteKey, identity, socketGroup, agents      string
 	intermediate                                string
 	programs, vault                             string
@@ -46,7 +50,8 @@ func (a *app) runCommand() *cobra.Command {
 			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
 			"--web browsers can do the same on a page. With --traces it sends traces of rollouts to a\n" +
 			"collector of OpenTelemetry. With --etcd several hosts can run a daemon for the site: one\n" +
-			"leads, and another takes over when it is lost.\n" + exitHelp,
+			"leads, and another takes over when it is lost. With --site several times, or with\n" +
+			"--all-sites, it keeps several sites side by side.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -54,13 +59,29 @@ func (a *app) runCommand() *cobra.Command {
 			"  slipway run --repo /srv/site.git --credentials ./credentials --listen 127.0.0.1:9469 --notify-command /usr/local/bin/page",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.repoCredentialGiven = cmd.Flags().Changed("repo-credential")
+			if err := f.checkSites(); err != nil {
+				return err
+			}
+			if f.isOfSeveral() {
+				return a.runSites(cmd.Context(), f, cmd.Flags())
+			}
+			if len(f.sites) == 1 {
+				f.site = f.sites[0]
+			}
+			if f.behind != "" {
+				return a.runBehind(cmd.Context(), f)
+			}
 			return a.run(cmd.Context(), f)
 		},
 	}
 	flags := cmd.Flags()
 	addRepository(flags, &f)
 	flags.StringVar(&f.dir, "dir", "", "follow a folder instead of a repository; no status is committed")
-	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
+	flags.StringArrayVar(&f.sites, "site", nil, "the `NAME` of the site, when the repository has several; given several times, each site gets a process of its own")
+	flags.BoolVar(&f.allSites, "all-sites", false, "manage all sites of the repository, also those that are added later, each in a process of its own (docs/sites.md)")
+	flags.StringVar(&f.siteFiles, "site-files", siteFolder, "`FOLDER` with a file SITE.conf for each of several sites that needs flags of its own; files must belong to root")
+	flags.StringVar(&f.behind, "behind", "", "answer the process that keeps several sites on this socket")
+	flags.MarkHidden("behind")
 	flags.StringVar(&f.socketGroup, "socket-group", "", "`GROUP` whose members may use the daemon's socket, for status and for commands such as approve; without it only root and the daemon's user")
 	flags.StringVar(&f.agents, "agents", helperFolder(), "`FOLDER` with the helpers that configure installed systems (SLIPWAY_AGENTS); with an empty one Slipway only observes systems")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
@@ -95,10 +116,13 @@ func addRepository(flags *pflag.FlagSet, f *runFlags) {
 }
 
 func (a *app) run(ctx context.Context, f runFlags) error {
-	if err := f.check(); err != nil {
+	if err := cmp.Or(f.check(), f.checkAlone()); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
+	if f.behind != "" {
+		log = log.With("process", f.site) // lines of all sites are in one log
+	}
 	dropAmbient(log)
 	if err := hideMemory(); err != nil {
 		log.Warn("memory is not hidden", "err", err)

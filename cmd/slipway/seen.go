@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -74,19 +75,19 @@ func (o *outside) close() {
 }
 
 // answer serves the pages until the context ends.
-func (o *outside) answer(ctx context.Context, unready func() []string, log *slog.Logger) error {
+func (o *outside) answer(ctx context.Context, pages http.Handler, log *slog.Logger) error {
 	if o.listener == nil {
 		return nil
 	}
 	log.Info("slipway listens", "address", o.listener.Addr().String())
-	return metrics.Serve(ctx, o.listener, o.metrics.Pages(unready), log)
+	return metrics.Serve(ctx, o.listener, pages, log)
 }
 
 // begin serves the pages from now on. What is returned waits for an error of that, and ends it.
 func (o *outside) begin(ctx context.Context, unready func() []string, log *slog.Logger) (wait func(context.Context) error, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- o.answer(ctx, unready, log) }()
+	go func() { ended <- o.answer(ctx, o.metrics.Pages(unready), log) }()
 	wait = func(ctx context.Context) error {
 		select {
 		case err := <-ended:

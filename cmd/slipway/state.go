@@ -17,6 +17,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/say"
 )
 
+// stateOfSite is the state directory of a site: the daemon's own, or that of the site in it where the daemon keeps several.
+func stateOfSite(state, name string) (string, error) {
+	_, err := os.Stat(sitesIn(state))
+	switch {
+	case err != nil && name != "":
+		return "", usage("%s is the state of one site: leave out --site", state)
+	case err != nil:
+		return state, nil
+	case !siteOfHost.MatchString(name):
+		return "", usage("%s is the state of several sites: name one with --site", state)
+	}
+	return filepath.Join(sitesIn(state), name), nil
+}
+
 // recordsIn is where a daemon's records are in its state directory.
 func recordsIn(state string) string { return filepath.Join(state, "records") }
 
@@ -33,43 +47,58 @@ func (a *app) stateCommand() *cobra.Command {
 }
 
 func (a *app) exportCommand() *cobra.Command {
-	var state string
+	var state, siteName string
 	var survivor bool
 	cmd := &cobra.Command{
 		Use: "export FILE|-", Short: "copy the records into a file", Args: exactly(1),
-		Long: "Copies everything that is recorded about all sites, also while the daemon runs. The file\n" +
-			"holds designs and names of credentials, but no credentials.\n\n" +
+		Long: "Copies everything that is recorded about the site, also while the daemon runs. The file\n" +
+			"holds designs and names of credentials, but no credentials. Of a daemon that keeps several\n" +
+			"sites each has a file of its own.\n\n" +
 			"With --survivor it copies what the stopped member of this host has, when most other\n" +
 			"members are lost for good: the last writes may be missing; see docs/members.md.\n" + exitHelp,
-		Example: "  slipway state export backup.jsonl\n  slipway state export - | zstd > backup.jsonl.zst",
+		Example: "  slipway state export backup.jsonl\n  slipway state export - | zstd > backup.jsonl.zst\n  slipway state export --site berlin berlin.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from := exportFrom
 			if survivor {
 				from = exportSurvivor
 			}
-			return a.exportState(cmd.Context(), from, state, args[0])
+			of, err := stateOfSite(state, siteName)
+			if err != nil {
+				return err
+			}
+			return a.exportState(cmd.Context(), from, of, args[0])
 		},
 	}
+	addSiteOfState(cmd, &siteName)
 	cmd.Flags().BoolVar(&survivor, "survivor", false, "copy what the stopped member of this host has, without the others")
 	addState(cmd, &state)
 	return cmd
 }
 
 func (a *app) importCommand() *cobra.Command {
-	var state string
+	var state, siteName string
 	var replace bool
 	cmd := &cobra.Command{
 		Use: "import FILE|-", Short: "restore a state directory from an export", Args: exactly(1),
 		Long: "Reads the whole export before it changes anything, and refuses an incomplete one. The\n" +
 			"daemon must not run. Existing records stay unless you pass --replace.\n" + exitHelp,
-		Example: "  slipway state import backup.jsonl --state /var/lib/slipway",
+		Example: "  slipway state import backup.jsonl --state /var/lib/slipway\n  slipway state import berlin.jsonl --site berlin",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.importState(cmd.Context(), state, args[0], replace)
+			of, err := stateOfSite(state, siteName)
+			if err != nil {
+				return err
+			}
+			return a.importState(cmd.Context(), of, args[0], replace)
 		},
 	}
+	addSiteOfState(cmd, &siteName)
 	cmd.Flags().BoolVar(&replace, "replace", false, "replace the records that are there")
 	addState(cmd, &state)
 	return cmd
+}
+
+func addSiteOfState(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "site", "", "the `NAME` of the site, where the daemon keeps several")
 }
 
 // moved is what export and import print as JSON.

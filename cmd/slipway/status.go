@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/watch"
+	"github.com/slipway-gitops/slipway/sinks/commit"
 )
 
 type statusFlags struct {
@@ -32,7 +33,9 @@ func (a *app) statusCommand() *cobra.Command {
 			"and every node that is not in-sync or whose system does not answer, with the reason.\n" +
 			"With --watch, a terminal shows a full-screen view that follows the daemon: overview,\n" +
 			"nodes, approvals, rollout, findings and events, with the commands on nodes; ? explains\n" +
-			"the keys. Elsewhere --watch writes a line for each change, or JSON with --output json.\n" + exitHelp,
+			"the keys. Elsewhere --watch writes a line for each change, or JSON with --output json.\n\n" +
+			"Of a daemon that manages several sites it shows each in a line, unless --site names one.\n" +
+			"A site whose process does not answer is unknown; the exit code is 5 then.\n" + exitHelp,
 		Example: "  slipway status\n  slipway status --watch",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), f) },
 	}
@@ -48,15 +51,50 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 	defer daemon.Close()
 	if !f.watch {
 		r, err := daemon.Report(ctx, f.site)
-		if err != nil {
+		switch {
+		case errors.Is(err, control.ErrWhichSite):
+			return a.statusOfSites(ctx, daemon)
+		case err != nil:
 			return err
 		}
 		return a.showStatus(r, f)
+	}
+	if names, err := daemon.Sites(ctx); err == nil && f.site == "" && len(names) > 1 {
+		return usage("--watch follows one site: name it with --site; this daemon manages %s", strings.Join(names, ", "))
 	}
 	if a.out.Terminal() && a.output == "text" && isTerminal(os.Stdin) && os.Getenv("TERM") != "dumb" {
 		return watch.Run(ctx, daemon, watch.Options{Site: f.site, In: os.Stdin, Out: a.out.Whole(), Colour: os.Getenv("NO_COLOR") == ""})
 	}
 	return a.watchLines(ctx, daemon, f)
+}
+
+// siteWait is how long a list of sites waits for one that does not answer.
+const siteWait = 10 * time.Second
+
+// statusOfSites shows each site of a daemon in a line, as it is now.
+func (a *app) statusOfSites(ctx context.Context, daemon *control.Client) error {
+	names, err := daemon.Sites(ctx)
+	if err != nil {
+		return err
+	}
+	all := make([]siteNews, len(names))
+	daemon.EachSite(names, func(i int, name string) {
+		ctx, cancel := context.WithTimeout(ctx, siteWait)
+		defer cancel()
+		n := siteNews{Site: name}
+		switch r, err := daemon.Report(ctx, name); {
+		case ctx.Err() != nil:
+			n.Trouble = "its process runs and has not answered for " + siteWait.String()
+		case err != nil:
+			n.Trouble = err.Error()
+		default:
+			now := time.Now()
+			n.take(commit.Standing{Status: r.Status, News: site.News{Changed: now, Alive: now}, Losses: len(r.Status.Waiting)})
+			n.Head = n.Attempted
+		}
+		all[i] = n
+	})
+	return a.showSites(all, time.Now())
 }
 
 // watchLines writes a line, or JSON, for each change, until the context ends. A terminal without a keyboard gets the

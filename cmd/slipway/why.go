@@ -43,6 +43,10 @@ type reasons struct {
 func (a *app) why(ctx context.Context, state, siteName, node string) error {
 	daemon := daemonAt(state)
 	defer daemon.Close()
+	siteName, err := daemon.SiteOf(ctx, siteName, node)
+	if err != nil {
+		return err
+	}
 	r, err := daemon.Report(ctx, siteName)
 	if err != nil {
 		return err

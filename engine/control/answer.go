@@ -120,6 +120,9 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 	return p.ResponseWriter.Write(b)
 }
 
+// Unwrap lets an answer be flushed.
+func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
 // patientReader reads a request of any length from a writer that keeps writing.
 type patientReader struct {
 	w http.ResponseWriter

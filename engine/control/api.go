@@ -14,6 +14,7 @@ import (
 // api answers for a daemon to the callers of one listener.
 type api struct {
 	daemon Daemon
+	front  *Front       // the daemon, where each site has a process of its own; nil elsewhere
 	access *access.File // nil on the socket, whose callers may do everything
 	limits *limits
 	log    *slog.Logger
@@ -42,6 +43,7 @@ type api struct {
 // once for all who ask.
 func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slog.Logger) *api {
 	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
+	a.front, _ = d.(*Front)
 	a.encoding = make(slots, 2) // the cores of a small host
 	a.reports.every, a.knowns.every, a.verifications.every, a.charts.every = every, every, every, max(every, chartEvery)
 	a.charts.rest = chartRest

@@ -35,6 +35,7 @@ const (
 // Client asks a daemon.
 type Client struct {
 	socket string                                // empty with remote
+	site   string                                // that is asked about where a path names none; empty for the daemon's only one
 	base   string                                // the URL before all paths
 	token  string                                // of a program; empty for none
 	login  func(context.Context) (string, error) // gives the token of a person; nil for none
@@ -54,6 +55,12 @@ func Dial(socket string) *Client {
 	}}
 }
 
+// ForSite has what is asked about no site by its path, such as artifacts, be about one.
+func (c *Client) ForSite(name string) *Client {
+	c.site = name
+	return c
+}
+
 // Close ends the client's connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -67,7 +74,7 @@ func (c *Client) Handler() http.Handler {
 			r.SetURL(to)
 			r.Out.Host = to.Host
 			kept := http.Header{}
-			for _, name := range []string{"Accept", "Content-Type", "If-None-Match", "Last-Event-ID"} {
+			for _, name := range passedHeaders {
 				if v := r.In.Header.Get(name); v != "" {
 					kept.Set(name, v)
 				}
@@ -183,13 +190,13 @@ func (c *Client) History(ctx context.Context, siteName, node string) ([]site.Eve
 
 // FindHistory are those of History that have a text.
 func (c *Client) FindHistory(ctx context.Context, siteName, node, text string) ([]site.Event, error) {
-	path := ofSitePath(siteName, "history")
-	if node != "" {
-		path = ofNodePath(siteName, node, "/history")
-	}
-	path += "?" + url.Values{"q": {text}}.Encode()
 	var events []site.Event
-	_, err := c.get(ctx, path, "", &events)
+	query := "?" + url.Values{"q": {text}}.Encode()
+	if node != "" {
+		err := c.ofNode(ctx, siteName, node, "/history"+query, &events)
+		return events, err
+	}
+	_, err := c.get(ctx, ofSitePath(siteName, "history")+query, "", &events)
 	return events, err
 }
 
@@ -203,14 +210,14 @@ func (c *Client) Incidents(ctx context.Context, siteName, text string) ([]site.I
 // Closeup is all that is known of one node, with its inventory.
 func (c *Client) Closeup(ctx context.Context, siteName, node string) (site.Closeup, error) {
 	var closeup site.Closeup
-	_, err := c.get(ctx, ofNodePath(siteName, node, "/records"), "", &closeup)
+	err := c.ofNode(ctx, siteName, node, "/records", &closeup)
 	return closeup, err
 }
 
 // Node is the status of one node, with its part of the plan.
 func (c *Client) Node(ctx context.Context, siteName, node string) (NodeDetail, error) {
 	var d NodeDetail
-	_, err := c.get(ctx, ofNodePath(siteName, node, ""), "", &d)
+	err := c.ofNode(ctx, siteName, node, "", &d)
 	return d, err
 }
 
@@ -218,28 +225,28 @@ func (c *Client) Node(ctx context.Context, siteName, node string) (NodeDetail, e
 // as it may be shown.
 func (c *Client) File(ctx context.Context, siteName, node, key string) (item.Content, error) {
 	var content item.Content
-	_, err := c.get(ctx, ofNodePath(siteName, node, "/file?"+url.Values{"key": {key}}.Encode()), "", &content)
+	err := c.ofNode(ctx, siteName, node, "/file?"+url.Values{"key": {key}}.Encode(), &content)
 	return content, err
 }
 
 // Console is the last of what a node's machine wrote to its serial console.
 func (c *Client) Console(ctx context.Context, siteName, node string) ([]byte, error) {
 	var text []byte
-	_, err := c.get(ctx, ofNodePath(siteName, node, "/console"), "", &text)
+	err := c.ofNode(ctx, siteName, node, "/console", &text)
 	return text, err
 }
 
 // Said is the last of what the agent in the memory of a node's machine has said.
 func (c *Client) Said(ctx context.Context, siteName, node string) ([]site.Said, error) {
 	var lines []site.Said
-	_, err := c.get(ctx, ofNodePath(siteName, node, "/agent-log"), "", &lines)
+	err := c.ofNode(ctx, siteName, node, "/agent-log", &lines)
 	return lines, err
 }
 
 // MachineLog is the end of the own log of a node's machine, as it was last read.
 func (c *Client) MachineLog(ctx context.Context, siteName, node string) (site.MachineLog, error) {
 	var log site.MachineLog
-	_, err := c.get(ctx, ofNodePath(siteName, node, "/machine-log"), "", &log)
+	err := c.ofNode(ctx, siteName, node, "/machine-log", &log)
 	return log, err
 }
 
@@ -296,7 +303,9 @@ func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show
 // Do has the daemon carry out an order. It is recorded as the caller's, whatever its By says.
 func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string, error) {
 	var d done
-	err := c.post(ctx, ofSitePath(siteName, string(o.Verb)), bodyOf(o), &d)
+	err := c.atNode(ctx, siteName, o.Node, func(siteName string) error {
+		return c.post(ctx, ofSitePath(siteName, string(o.Verb)), bodyOf(o), &d)
+	})
 	return d.Done, err
 }
 
@@ -345,7 +354,9 @@ func bodyOf(o site.Order) any {
 // CertifyLogin has the daemon sign a certificate for the calling process's user, whatever its By says.
 func (c *Client) CertifyLogin(ctx context.Context, siteName string, r site.SSHRequest) (site.SSHGrant, error) {
 	var g site.SSHGrant
-	err := c.post(ctx, ofNodePath(siteName, r.Node, "/ssh"), sshBody{r.Account, r.Key, r.Life}, &g)
+	err := c.atNode(ctx, siteName, r.Node, func(siteName string) error {
+		return c.post(ctx, ofNodePath(siteName, r.Node, "/ssh"), sshBody{r.Account, r.Key, r.Life}, &g)
+	})
 	return g, err
 }
 
@@ -414,6 +425,9 @@ func (c *Client) request(ctx context.Context, method, path string, body io.Reade
 	req, err := http.NewRequestWithContext(ctx, method, c.base+prefix+path, body)
 	if err == nil && token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if err == nil && c.site != "" {
+		req.Header.Set(siteHeader, c.site)
 	}
 	return req, err
 }

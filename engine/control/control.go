@@ -9,7 +9,8 @@
 // group can open. Over TLS a caller shows a certificate or a token, and package access says what it
 // may do. What is asked to be done is in the audit log before it is done.
 //
-// In a path the site "-" is the daemon's only one. Errors answer {"error": "text", "kind": "…"}.
+// In a path the site "-" is the daemon's only one. A host that keeps several sites has a process for each, and its daemon
+// passes requests on (Front, ServeBehind). Errors answer {"error": "text", "kind": "…"}.
 package control
 
 import (
@@ -109,6 +110,8 @@ var (
 	ErrBadRequest = errors.New("not understood")
 	ErrWhoAreYou  = errors.New("not authenticated")
 	ErrTooMany    = errors.New("too many requests")
+	// ErrWhichSite is of a daemon that manages several sites, for a request that names none.
+	ErrWhichSite = errors.New("name one site, with --site on the command line")
 	// ErrFollows is of a daemon that follows: another one answers for the site. It is a site.ErrRefused too.
 	ErrFollows error = followsError{}
 )
@@ -128,9 +131,11 @@ var kinds = []struct {
 	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
 	{"access-file-wrong", http.StatusServiceUnavailable, openid.ErrBroken},
 	{"denied", http.StatusForbidden, access.ErrDenied},
+	{"which-site", http.StatusBadRequest, ErrWhichSite},
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},
 	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},
 	{"not-found", http.StatusNotFound, site.ErrNotFound},
+	{"away", http.StatusServiceUnavailable, ErrAway},
 	{"follows", http.StatusServiceUnavailable, ErrFollows},
 	{"refused", http.StatusConflict, site.ErrRefused},
 	{"mismatch", http.StatusConflict, artifact.ErrMismatch},

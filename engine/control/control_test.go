@@ -38,6 +38,7 @@ type fake struct {
 	asked    chan uint64 // told of every question for events, unless nil
 	audit    []site.AuditEntry
 	full     bool // the audit log cannot be written
+	left     bool // n1 is in no report
 
 	waiting site.Losses
 
@@ -114,6 +115,9 @@ func (f *fake) Report(name string) (site.Report, error) {
 		return site.Report{}, fmt.Errorf("%w: no site %q here", site.ErrNotFound, name)
 	}
 	r := site.Report{Status: site.Status{Site: "berlin", Waiting: f.waiting, Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason, Rack: "r1", Role: "compute"}}}}
+	if f.left {
+		r.Status.Nodes = nil
+	}
 	if len(f.waiting) > 0 {
 		r.Status.Approve = digestOfAll
 	}

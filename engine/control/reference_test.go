@@ -51,6 +51,8 @@ var meanings = map[string]string{
 	"bad-request":       "the request is not understood, and nothing was done",
 	"too-many-requests": "the caller asks too much, or too many ask: later",
 	"not-found":         "there is no such site, node or route",
+	"which-site":        "the daemon manages several sites, and the request names none; nothing was done. The answer lists them",
+	"away":              "the process of the site does not answer: it starts, or has ended, as the sentence says. Other sites of the daemon are not concerned",
 	"follows":           "this daemon follows, and another one answers for the site; nothing was done. Callers who prove who they are read which",
 	"refused":           "the order does not fit what is so now, as the sentence says; nothing was done",
 	"mismatch":          "the file has another digest",

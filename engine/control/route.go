@@ -99,6 +99,10 @@ func (a *api) mux() *http.ServeMux {
 	for _, rt := range routes() {
 		mux.HandleFunc(rt.method+" "+prefix+rt.path, func(w http.ResponseWriter, r *http.Request) {
 			c := &call{api: a, route: &rt, w: w, r: r, client: r.Context(), caller: callerOf(r.Context())}
+			if a.front != nil && rt.scope != ofCaller && c.locate() == nil {
+				a.front.pass(c)
+				return
+			}
 			c.answer()
 		})
 	}
@@ -180,14 +184,18 @@ var (
 
 // locate reads the site and the node of the path. Neither has characters that a path escapes.
 func (c *call) locate() error {
-	own := c.daemon.Sites()
-	switch name := c.r.PathValue("site"); {
+	own, name := c.daemon.Sites(), c.r.PathValue("site")
+	if !strings.Contains(c.route.path, "{site}") {
+		name = cmp.Or(c.r.Header.Get(siteHeader), onlySite)
+	}
+	switch {
 	case c.route.scope == ofCaller:
 		return nil // of no site
-	case !strings.Contains(c.route.path, "{site}") || name == onlySite:
-		if len(own) != 1 {
-			return fmt.Errorf("%w: this daemon manages %d sites: name one", ErrBadRequest, len(own))
-		}
+	case name == onlySite && len(own) == 0:
+		return fmt.Errorf("%w: this daemon manages no site yet", site.ErrNotFound)
+	case name == onlySite && len(own) > 1:
+		return fmt.Errorf("%w: this daemon manages %d: %s", ErrWhichSite, len(own), strings.Join(own, ", "))
+	case name == onlySite:
 		c.site = own[0]
 	case !siteInPath.MatchString(name):
 		return fmt.Errorf("%w: that cannot be the name of a site", site.ErrNotFound)

@@ -37,6 +37,14 @@ func Serve(ctx context.Context, socket, group string, d Daemon, log *slog.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if err := serveOn(ctx, socket, group, onSocket(newAPI(d, nil, Limits{}, 0, log).mux()), log); err != nil {
+		return fmt.Errorf("serve control socket: %w", err)
+	}
+	return nil
+}
+
+// serveOn answers on a socket until the context ends, with who is at the other end in the context of each request.
+func serveOn(ctx context.Context, socket, group string, h http.Handler, log *slog.Logger) error {
 	l, err := Listen(ctx, socket)
 	if err == nil && group != "" {
 		if err = share(socket, group); err != nil {
@@ -44,20 +52,17 @@ func Serve(ctx context.Context, socket, group string, d Daemon, log *slog.Logger
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("serve control socket: %w", err)
+		return err
 	}
 	srv := &http.Server{
-		Handler:           onSocket(newAPI(d, nil, Limits{}, 0, log).mux()),
+		Handler:           h,
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 		ConnContext:    withCaller,
 	}
-	if err := serve.Until(ctx, srv, l); err != nil {
-		return fmt.Errorf("serve control socket: %w", err)
-	}
-	return nil
+	return serve.Until(ctx, srv, l)
 }
 
 // onSocket refuses what no client of the socket sends.

@@ -72,7 +72,9 @@ type fleet struct {
 	granted site.GrantedState
 	// follows is what its listener on the network says until it leads; nil where it leads from the beginning. leads has it lead,
 	// and ends has the listener end.
-	follows     func() error
+	follows func() error
+	// behind has the sites be in a process behind the one on the network.
+	behind      bool
 	leads, ends func()
 	// watched is when anybody looked at the machines, and past what happened to each node and to the site; nil for a bit of
 	// everything.

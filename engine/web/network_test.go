@@ -92,7 +92,11 @@ func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	if f.follows == nil {
-		go func() { ended <- n.Serve(ctx, l, f, log) }()
+		var d control.Daemon = f
+		if f.behind {
+			d = inFront(t, f, n.Access)
+		}
+		go func() { ended <- n.Serve(ctx, l, d, log) }()
 	} else {
 		own := n.Listener(f.follows, log)
 		f.leads = func() { own.Lead(ctx, f) }

@@ -13,6 +13,7 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -22,6 +23,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/control"
@@ -227,23 +229,43 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/sites/"+page.Sites[0], http.StatusFound)
 		return
 	}
-	type line struct {
-		Name     string
-		Overview overviewPage
-		Err      string
-	}
-	var all []line
-	for _, name := range page.Sites {
-		l, of := line{Name: name}, &request{s: s, r: r, site: name, who: q.who}
-		if o, _, err := overview(of); err != nil {
-			l.Err = err.Error()
-		} else {
-			l.Overview = o.(overviewPage)
-		}
-		all = append(all, l)
-	}
-	page.Content, page.JSON = all, []string{"/api/v1/sites"}
+	page.Content, page.JSON = q.siteLines(page.Sites), []string{"/api/v1/sites"}
 	s.write(w, r, "sites", page, http.StatusOK)
+}
+
+const (
+	mostAsked = 8               // sites that are asked at the same time
+	siteWait  = 3 * time.Second // how long the list of sites waits for one that does not answer
+)
+
+// siteLine is a site in the list of sites.
+type siteLine struct {
+	Name     string
+	Overview overviewPage
+	Err      string
+}
+
+// siteLines are the lines of sites. One that does not answer delays no other.
+func (q *request) siteLines(names []string) []siteLine {
+	all, free := make([]siteLine, len(names)), make(chan struct{}, mostAsked)
+	var asking sync.WaitGroup
+	for i, name := range names {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			ctx, cancel := context.WithTimeout(q.r.Context(), siteWait)
+			defer cancel()
+			all[i].Name = name
+			o, _, err := overview(&request{s: q.s, r: q.r.WithContext(ctx), site: name, who: q.who})
+			if err != nil {
+				all[i].Err = err.Error()
+				return
+			}
+			all[i].Overview = o.(overviewPage)
+		})
+	}
+	asking.Wait()
+	return all
 }
 
 // fail shows an error as a page that says what to do.

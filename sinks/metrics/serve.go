@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/slipway-gitops/slipway/engine/serve"
@@ -59,9 +60,11 @@ func Serve(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Lo
 
 // Pages serves /metrics, /readyz (200 if unready returns no reason, otherwise 503 with the reasons) and /healthz
 // (200 while the process answers at all).
-func (m *Metrics) Pages(unready func() []string) http.Handler {
+func (m *Metrics) Pages(unready func() []string) http.Handler { return pages(m.registry, unready) }
+
+func pages(gatherer prometheus.Gatherer, unready func() []string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: pageTimeout, EnableOpenMetrics: true,
 	}))
 	mux.Handle("GET /readyz", http.TimeoutHandler(ready(unready), pageTimeout, "the engine does not answer: restart slipway, and keep its log\n"))
