@@ -190,7 +190,7 @@ func (e *Engine) problemsLocked() (all []site.Problem) {
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		all = append(all, e.problems[key])
 	}
-	return slices.Concat(all, e.withheldLocked(), e.lateLocked(time.Now()), e.endingLocked(time.Now()))
+	return slices.Concat(all, e.withheldLocked(), e.lateLocked(time.Now()), e.lateListsLocked(time.Now()), e.endingLocked(time.Now()))
 }
 
 // namesLocked returns the names of all nodes, sorted.

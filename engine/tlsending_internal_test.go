@@ -51,6 +51,28 @@ func TestIntermediateThatEnds(t *testing.T) {
 	}
 }
 
+// Lists of revoked certificates on nodes that end soon are a problem of the site, if the design asks for them.
+func TestListsThatEnd(t *testing.T) {
+	now := time.Now()
+	life := time.Duration(site.TLSAuthorities{}.ListLifeOrDefault())
+	for name, c := range map[string]struct {
+		ends    time.Duration
+		asks    bool
+		problem bool
+	}{
+		"renewed in time": {life / 2, true, false}, "late": {life/4 - time.Minute, true, true}, "over": {-time.Hour, true, true}, "not asked for": {-time.Hour, false, false},
+	} {
+		e := &Engine{design: &site.Site{}, workers: map[string]*worker{}}
+		w := &worker{e: e, name: "n1", node: &site.Node{Name: "n1", System: site.System{Certificates: map[string]site.TLS{"web": {RevocationList: c.asks}}}}}
+		e.workers["n1"] = w
+		w.memory.Observed.Facets = map[site.Facet]site.FacetState{site.FacetConfig: {ListsUntil: map[string]time.Time{"web": now.Add(c.ends)}}}
+		all := e.lateListsLocked(now)
+		if (len(all) > 0) != c.problem || c.problem && !strings.Contains(all[0].What, "of web of n1 until "+now.Add(c.ends).UTC().Format(time.DateTime)) {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+}
+
 func intermediateUntil(t *testing.T, until time.Time) (root string, file []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

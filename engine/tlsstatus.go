@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -36,6 +37,9 @@ func (w *worker) tlsStatusLocked(now time.Time) (all []site.TLSState) {
 			s.State = site.TLSDue
 		default:
 			s.State = site.TLSValid
+		}
+		if is && i == shown {
+			s.ListUntil = seen.ListsUntil[c.Name]
 		}
 		if s.State == site.TLSOver || now.Before(c.Until) {
 			all = append(all, s)
@@ -81,6 +85,39 @@ func (e *Engine) lateLocked(now time.Time) []site.Problem {
 	}
 	return []site.Problem{{About: "certificates", Since: since, What: fmt.Sprintf("%d TLS certificates were not renewed in time: %s%s. After that day programs refuse them. `slipway certificate list` shows them, and `slipway why NODE` what keeps Slipway from renewing them",
 		len(which), strings.Join(which[:min(len(which), some)], ", "), more)}}
+}
+
+// lateListsLocked is that systems have lists of revoked certificates that end soon, and are not replaced: programs that
+// read them refuse everybody then.
+func (e *Engine) lateListsLocked(now time.Time) []site.Problem {
+	if e.design == nil {
+		return nil
+	}
+	before := time.Duration(e.design.TLS.ListLifeOrDefault()) / 4
+	var since time.Time
+	var which []string
+	for _, name := range e.namesLocked() {
+		w := e.workers[name]
+		if !w.hasListLocked() || w.leaving {
+			continue
+		}
+		lists := w.memory.Observed.Facets[site.FacetConfig].ListsUntil
+		for _, certificate := range slices.Sorted(maps.Keys(lists)) {
+			late := lists[certificate].Add(-before)
+			if now.Before(late) {
+				continue
+			}
+			if since.IsZero() || late.Before(since) {
+				since = late
+			}
+			which = append(which, fmt.Sprintf("of %s of %s until %s", certificate, name, lists[certificate].UTC().Format(time.DateTime)))
+		}
+	}
+	if len(which) == 0 {
+		return nil
+	}
+	return []site.Problem{{About: "revocation list", Since: since, What: fmt.Sprintf("%d lists of revoked certificates were not renewed in time: %s. After that time programs that read them refuse everybody. `slipway why NODE` says what keeps Slipway from it",
+		len(which), say.Some(which, 3))}}
 }
 
 // endingLocked is that the intermediate ends before certificates that are signed soon: then all are over at once.

@@ -1,7 +1,9 @@
 package commit
 
 import (
+	"encoding/pem"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,5 +213,32 @@ func TestNodesStayPublishedWithoutADesign(t *testing.T) {
 	report(t, r, rep)
 	if all, err := r.Sealed(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("once a design without the node is in force: %+v, %v", all, err)
+	}
+}
+
+// The lists of revoked certificates come back as they were published, each by itself. A report without one leaves them
+// there: the daemon may have lost its records.
+func TestRevocationListsComeBack(t *testing.T) {
+	g := repotest.InitBare(t)
+	r := reporter(t, g)
+	if lists, err := r.RevocationLists(t.Context()); err != nil || len(lists) != 0 {
+		t.Fatalf("before the first report: %q, %v", lists, err)
+	}
+	rep := healthy(1)
+	report(t, r, rep)
+	if lists, err := r.RevocationLists(t.Context()); err != nil || len(lists) != 0 {
+		t.Fatalf("without a list: %q, %v", lists, err)
+	}
+	of := func(text string) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte(text)}))
+	}
+	rep.RevocationLists = []site.RevocationList{{PEM: of("first")}, {PEM: of("second")}}
+	report(t, r, rep)
+	rep.RevocationLists = nil
+	rep.Status.Applied.Subject = "another"
+	report(t, reporter(t, g), rep)
+	lists, err := reporter(t, g).RevocationLists(t.Context())
+	if err != nil || !slices.Equal(lists, []string{of("first"), of("second")}) {
+		t.Errorf("read %q, %v", lists, err)
 	}
 }

@@ -106,8 +106,8 @@ func (w *writer) certificates(all []site.NodeStatus, nodes []string) {
 	if len(lines) == 0 {
 		return
 	}
-	w.line("\n## TLS certificates to revoke elsewhere\n\nSlipway counts these no longer, and signs none for these nodes under quarantine. Programs that trust the authority accept them until they end: " +
-		"replace the authority by the next epoch to end them now.\n\n| node | certificate | serial number | names | ends |\n|---|---|---|---|---|")
+	w.line("\n## TLS certificates to revoke elsewhere\n\nSlipway counts these no longer, signs none for these nodes under quarantine, and has them in the list of revoked certificates (`" + revokedFile + "` on this branch). " +
+		"Programs that trust the authority and do not read that list accept them until they end: replace the authority by the next epoch to end them now.\n\n| node | certificate | serial number | names | ends |\n|---|---|---|---|---|")
 	for _, line := range lines[:min(len(lines), mostNodes)] {
 		w.line("%s", line)
 	}

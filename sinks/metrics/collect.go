@@ -29,6 +29,7 @@ var (
 	revisionDesc    = desc("revision_info", "The revision in force and the newest that was looked at; always 1.", "applied", "attempted")
 	commitDesc      = desc("revision_timestamp_seconds", "When the revision in force was committed.")
 	certsDesc       = desc("certificates", "TLS certificates of nodes that others may still accept, by state.", "state")
+	listsDesc       = desc("certificate_revocation_list_expiry_timestamp_seconds", "When the first of the lists of revoked certificates on the nodes is over; no series without any.")
 	expiryDesc      = desc("certificate_expiry_timestamp_seconds", "When the first of the TLS certificates in use ends; no series without any.")
 	pausedDesc      = desc("paused", "1 while the site is paused.")
 	readOnlyDesc    = desc("observe_only", "1 while nothing is written to any machine.")
@@ -39,7 +40,7 @@ var (
 	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")
 )
 
-var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, healthDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc, certsDesc, expiryDesc,
+var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, healthDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc, certsDesc, expiryDesc, listsDesc,
 	revisionDesc, commitDesc, pausedDesc, readOnlyDesc, termDesc, rolloutDesc, runningDesc, haltedDesc, sinceDesc}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -176,6 +177,7 @@ func worst(steps []site.Step) site.Impact {
 type certificates struct {
 	count map[string]int
 	first time.Time
+	list  time.Time // when the first of the lists of revoked certificates is over
 }
 
 func (all *certificates) add(those []site.TLSState) {
@@ -183,6 +185,9 @@ func (all *certificates) add(those []site.TLSState) {
 		all.count[c.State]++
 		if c.IsInUse() && (all.first.IsZero() || c.Until.Before(all.first)) {
 			all.first = c.Until
+		}
+		if !c.ListUntil.IsZero() && (all.list.IsZero() || c.ListUntil.Before(all.list)) {
+			all.list = c.ListUntil
 		}
 	}
 }
@@ -193,6 +198,9 @@ func (s *scrape) certificates(all *certificates) {
 	}
 	if !all.first.IsZero() {
 		s.gauge(expiryDesc, seconds(all.first))
+	}
+	if !all.list.IsZero() {
+		s.gauge(listsDesc, seconds(all.list))
 	}
 }
 

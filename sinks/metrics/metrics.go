@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ type Metrics struct {
 	lateness    *prometheus.HistogramVec
 	converge    *prometheus.HistogramVec
 	rollouts    *prometheus.CounterVec
+	reports     sync.Map // func() site.Report, by the name of the site
 }
 
 // These are the buckets, in seconds. BMCs answer within tenths of a second to a minute, and a step may take many
@@ -89,6 +91,7 @@ type Site struct {
 // Site registers a site. report returns its state at each scrape.
 func (m *Metrics) Site(name string, report func() site.Report) *Site {
 	m.registry.MustRegister(&collector{site: name, report: report})
+	m.reports.Store(name, report)
 	return &Site{m: m, name: name}
 }
 

@@ -38,7 +38,7 @@ func full(now time.Time) site.Report {
 				{Name: "b", State: site.Stalled, Since: now.Add(-2 * time.Hour), Seen: now.Add(-30 * time.Second), Binding: site.BindingNone},
 				{Name: "c", State: site.Stalled, Since: now.Add(-3 * time.Hour), Seen: now.Add(-20 * time.Second)},
 				{Name: "d", State: site.Blocked, Person: true, Since: now.Add(-time.Minute), SystemHealth: site.SystemHealth{State: site.HealthUnknown}, Certificates: []site.TLSState{
-					{State: site.TLSRevoked, Until: time.Unix(5000, 0)}, {State: site.TLSValid, Until: time.Unix(9000, 0)}, {State: site.TLSLate, Until: time.Unix(7000, 0)},
+					{State: site.TLSRevoked, Until: time.Unix(5000, 0)}, {State: site.TLSValid, Until: time.Unix(9000, 0), ListUntil: time.Unix(6000, 0)}, {State: site.TLSLate, Until: time.Unix(7000, 0)},
 				}},
 			},
 		},
@@ -47,7 +47,8 @@ func full(now time.Time) site.Report {
 			{Node: "c", Steps: []site.Step{{Impact: site.ImpactReboot}}},
 			{Node: "d", Blocked: []string{"another machine"}},
 		}},
-		Findings: []site.Finding{{Severity: site.SeverityError}, {Severity: site.SeverityWarning}, {Severity: site.SeverityWarning}},
+		RevocationLists: []site.RevocationList{{PEM: "first\n"}, {PEM: "second\n"}},
+		Findings:        []site.Finding{{Severity: site.SeverityError}, {Severity: site.SeverityWarning}, {Severity: site.SeverityWarning}},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/slipway-gitops/slipway/engine/serve"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // These are the bounds of requests.
@@ -58,11 +60,15 @@ func Serve(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Lo
 	return nil
 }
 
-// Pages serves /metrics, /readyz (200 if unready returns no reason, otherwise 503 with the reasons) and /healthz
-// (200 while the process answers at all).
-func (m *Metrics) Pages(unready func() []string) http.Handler { return pages(m.registry, unready) }
+// Pages serves /metrics, /readyz (200 if unready returns no reason, otherwise 503 with the reasons), /healthz
+// (200 while the process answers at all) and /sites/SITE/revoked.pem, the lists of revoked TLS certificates.
+func (m *Metrics) Pages(unready func() []string) http.Handler {
+	mux := pages(m.registry, unready)
+	mux.Handle("GET /sites/{site}/revoked.pem", http.TimeoutHandler(http.HandlerFunc(m.revoked), pageTimeout, "the engine does not answer\n"))
+	return mux
+}
 
-func pages(gatherer prometheus.Gatherer, unready func() []string) http.Handler {
+func pages(gatherer prometheus.Gatherer, unready func() []string) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: pageTimeout, EnableOpenMetrics: true,
@@ -70,6 +76,25 @@ func pages(gatherer prometheus.Gatherer, unready func() []string) http.Handler {
 	mux.Handle("GET /readyz", http.TimeoutHandler(ready(unready), pageTimeout, "the engine does not answer: restart slipway, and keep its log\n"))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	return mux
+}
+
+// revoked serves the lists of revoked TLS certificates of a site. They are public, and signed.
+func (m *Metrics) revoked(w http.ResponseWriter, r *http.Request) {
+	report, known := m.reports.Load(r.PathValue("site"))
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	lists := report.(func() site.Report)().RevocationLists
+	if len(lists) == 0 {
+		http.Error(w, "no list of revoked certificates was signed", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	w.Header().Set("Cache-Control", "no-cache")
+	for _, l := range lists {
+		io.WriteString(w, l.PEM)
+	}
 }
 
 // readiness is the JSON form of /readyz.

@@ -47,6 +47,10 @@ func ask(t *testing.T, method, url, accept string) (int, string) {
 }
 
 func TestPages(t *testing.T) {
+	m := New("v1")
+	m.Site("none", func() site.Report { return site.Report{} })
+	none := httptest.NewServer(m.Pages(func() []string { return nil }))
+	t.Cleanup(none.Close)
 	fine, sick := served(t), served(t, "no design is in force", "the records cannot be written")
 	for _, c := range []struct {
 		what, method, url, accept string
@@ -60,6 +64,9 @@ func TestPages(t *testing.T) {
 		{"alive though unready", "GET", sick.URL + "/healthz", "", 200, "ok\n"},
 		{"no other method", "POST", fine.URL + "/readyz", "", 405, "Method Not Allowed\n"},
 		{"no other method for metrics", "DELETE", fine.URL + "/metrics", "", 405, "Method Not Allowed\n"},
+		{"the lists of revoked certificates", "GET", fine.URL + "/sites/example/revoked.pem", "", 200, "first\nsecond\n"},
+		{"those of another site", "GET", fine.URL + "/sites/other/revoked.pem", "", 404, "404 page not found\n"},
+		{"no list", "GET", none.URL + "/sites/none/revoked.pem", "", 404, "no list of revoked certificates was signed\n"},
 		{"no other page", "GET", fine.URL + "/", "", 404, "404 page not found\n"},
 	} {
 		if status, body := ask(t, c.method, c.url, c.accept); status != c.status || body != c.body {

@@ -24,6 +24,9 @@ const (
 	mostCertificateLife  = 400 * 24 * time.Hour
 )
 
+// leastListLife is the shortest life of a list of revoked certificates.
+const leastListLife = 24 * time.Hour
+
 // tlsRules: can the daemon sign the certificates of the nodes, and is each good for its own node alone?
 var tlsRules = []Rule{
 	{
@@ -73,6 +76,23 @@ nodes: "n1": system: certificates: web: life: "1h"`,
 nodes: "n1": system: certificates: web: life: "720h"`,
 		Node: eachCertificate(certificateLife),
 	},
+	{
+		Code: "revocation-list", Severity: site.SeverityError, Firm: true,
+		What: "The `revocationListLife` of `site.tls` is from 24 hours to 400 days.",
+		Why:  "Programs refuse everybody by a list that is over: a shorter one would be an outage after a night without the daemon, and by a longer one a revoked certificate outlives a revocation that an attacker keeps from a node.",
+		Wrong: `site: tls: {authorities: [` + someAuthority + `], revocationListLife: "1h"}
+nodes: "n1": system: certificates: web: {revocationList: true, reload: ["nginx.service"]}`,
+		Right: `site: tls: {authorities: [` + someAuthority + `], revocationListLife: "720h"}
+nodes: "n1": system: certificates: web: {revocationList: true, reload: ["nginx.service"]}`,
+		Site: revocationList,
+	},
+}
+
+func revocationList(s *site.Site) []site.Finding {
+	if life := time.Duration(s.TLS.ListLifeOrDefault()); life < leastListLife || life > mostCertificateLife {
+		return []site.Finding{wrong("site.tls.revocationListLife", fmt.Sprintf("%s is not from 24h to 9600h", life), "Write a life such as \"336h\".")}
+	}
+	return nil
 }
 
 func tlsAuthorities(s *site.Site) []site.Finding {

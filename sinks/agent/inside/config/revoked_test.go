@@ -53,7 +53,9 @@ func TestListOfRevokedCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	const at = "/etc/slipway-tls/web/crl.pem"
-	told := func(l tlsca.List) string { return item.Digest([]byte(l.PEM)) + " until " + l.Until.Format(time.RFC3339) }
+	told := func(l tlsca.List) string {
+		return item.Digest([]byte(l.PEM)) + " until " + l.Until.Format(time.RFC3339)
+	}
 	if have := f.certificate(t); f.read(at) != first.PEM || have["revocationList"] != told(first) || f.reloads() != 1 {
 		t.Fatalf("it tells %v, reloaded %d times", have, f.reloads())
 	}
