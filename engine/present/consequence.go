@@ -309,7 +309,7 @@ func UnlistedOfCommit(d *site.CommitDetail) string {
 	case d.Commit.Problem != "":
 		return "There is no plan: " + d.Commit.Problem
 	case d.NodesLeftOut > 0:
-		return "No longer known: Slipway keeps what a commit does to each machine for the last large plans only. It is known again after the next plan, at most 10 minutes later."
+		return "No longer known: Slipway keeps what a commit does to each machine for the last large plans only. To see it, ask for the plan again 10 minutes after it was made."
 	case d.Counts != nil:
 		return ""
 	case d.Planned.IsZero():

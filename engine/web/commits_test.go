@@ -134,6 +134,16 @@ func TestEventOfADesignLeadsToItsCommit(t *testing.T) {
 	}
 }
 
+// The overview leads to the plan of a revision that is not in force.
+func TestOverviewLeadsToTheNewestRevision(t *testing.T) {
+	for _, newer := range []bool{true, false} {
+		_, page := asked(opened(t, &fleet{said: "quiet", newer: newer}), "GET", "/sites/berlin", "")
+		if got := strings.Count(page, `href="/sites/berlin/commits/`+newRack+`"><code>89abcdef0123</code></a>`); got != map[bool]int{true: 2}[newer] {
+			t.Errorf("newer: %t: %d links", newer, got)
+		}
+	}
+}
+
 // Whoever may read some racks alone is shown no commit.
 func TestCommitsAreForWhoMayReadTheSite(t *testing.T) {
 	address, as := onNetwork(t, &fleet{said: "there"})

@@ -49,7 +49,8 @@ type fleet struct {
 	// pulled changes pull request 7. unpulled has no pull requests be reviewed.
 	pulled   func(*site.ProposalDetail)
 	unpulled bool
-	// committed changes the plan of a commit.
+	// newer has a newer revision, which is not in force. committed changes the plan of a commit.
+	newer     bool
 	committed func(*site.CommitDetail)
 	// removes are the nodes that leave the design.
 	removes []site.Removal
@@ -212,6 +213,10 @@ func (f *fleet) Report(string) (site.Report, error) {
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
+	if f.newer {
+		s.Attempted = site.Revision{ID: newRack, Subject: f.said}
+		s.Rollout.Queued = &s.Attempted
+	}
 	judged := []site.Exposed{{Secret: "credential bmc " + f.said, Nodes: []string{"web-3", "web-4"}, Known: []string{"web-3"}, Holders: []string{f.said}, Do: "Change it. " + f.said, State: site.ReplacedPartly, Why: "its source has another value " + f.said},
 		{Secret: "credential os", Nodes: []string{"web-3"}, Known: []string{"web-3"}, Do: "Change it", State: site.ReplacedAll, Why: "its source has another value"}}
 	exposed := []site.Exposed{{Secret: "credential bmc " + f.said, Nodes: []string{"web-3"}, Holders: []string{"web-4", f.said}, Do: "Change it at the BMCs, then in the design. " + f.said}}
