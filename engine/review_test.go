@@ -202,8 +202,6 @@ func TestWarningsOfTheBranchAreNotABrokenProposals(t *testing.T) {
 	}, "n1")
 }
 
-// People know of every proposal that it is going to be planned before the first
-// of them is, and of each only once.
 // What was planned before the machines were looked at, as when the daemon is
 // started for the first time, is planned again once they were.
 func TestReviewBeforeMachinesAreSeen(t *testing.T) {
@@ -261,6 +259,8 @@ func TestReviewBeforeDisksAreRead(t *testing.T) {
 	}, "n1")
 }
 
+// People know of every proposal that it is going to be planned before the first
+// of them is, and of each only once.
 func TestReviewIsBegun(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		f := w.inSync("n1")

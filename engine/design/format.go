@@ -66,11 +66,11 @@ func FormatHere(name string, text []byte) ([]byte, []site.Finding) {
 	if f == nil {
 		return nil, findings
 	}
-	text, err := format.Node(f)
+	out, err := format.Node(f)
 	if err != nil {
-		return nil, syntaxFindings(name, err)
+		return nil, syntaxFindings(name, text, err)
 	}
-	return text, nil
+	return out, nil
 }
 
 // formatAll formats the one file of a pack.
@@ -85,15 +85,18 @@ func formatAll(p pack) formatted {
 // parse parses a file with its comments. It returns nil and findings when the
 // text is not CUE.
 func parse(name string, text []byte) (*ast.File, []site.Finding) {
+	if found := depth(name, text); found != nil {
+		return nil, found
+	}
 	f, err := parser.ParseFile(name, text, parser.ParseComments)
 	if err != nil {
-		return nil, syntaxFindings(name, err)
+		return nil, syntaxFindings(name, text, err)
 	}
 	return f, nil
 }
 
-func syntaxFindings(name string, err error) []site.Finding {
-	l := newLoader(pack{})
+func syntaxFindings(name string, text []byte, err error) []site.Finding {
+	l := newLoader(pack{files: map[string][]byte{name: text}})
 	l.syntax(err, name)
 	return l.findings.list
 }

@@ -64,7 +64,7 @@ func TestFormatRefuses(t *testing.T) {
 	e := newEvaluator(t, Limits{FileBytes: 4 << 20})
 	for _, c := range []struct{ name, text, code, place string }{
 		{"syntax", "package a\nx: {\n", "syntax", "a/b.cue:2:6"},
-		{"deep", strings.Repeat("a: ", 1<<20) + "1\n", "too-deep", "a/b.cue"},
+		{"deep", strings.Repeat("a: ", 1<<20) + "1\n", "too-deep", "a/b.cue:1:602"},
 		{"large", strings.Repeat("x", 4<<20+1), "file-too-large", "a/b.cue"},
 	} {
 		text, findings, err := e.Format(t.Context(), "a/b.cue", []byte(c.text))

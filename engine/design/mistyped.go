@@ -18,7 +18,7 @@ type mistyped struct {
 	says, line *regexp.Regexp
 	// at reports whether the parser stops at what line has matched, which is from one column to another.
 	at func(col, from, to int) bool
-	// message, why and fix tell it. %s is what the first group of line has matched, unless fix is empty: then nothing changes.
+	// message, why and fix tell it. %s is what the first group of line has matched.
 	message, why, fix string
 }
 

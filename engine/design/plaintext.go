@@ -19,8 +19,7 @@ func inspect(name string, src []byte) []site.Finding {
 	var found []site.Finding
 	at := func(offset int, f site.Finding) {
 		f.Severity, f.File = site.SeverityError, name
-		f.Line = 1 + bytes.Count(src[:offset], []byte("\n"))
-		f.Col = offset - bytes.LastIndexByte(src[:offset], '\n')
+		f.Line, f.Col = lineAndColumn(src, offset)
 		found = append(found, f)
 	}
 	if bytes.HasPrefix(src, []byte("\ufeff")) {
@@ -61,14 +60,27 @@ func inspect(name string, src []byte) []site.Finding {
 			Fix: "Write the word in letters of one script.",
 		})
 	}
-	if offset := tooDeep(src); offset >= 0 {
-		at(offset, site.Finding{
-			Code: "too-deep", Message: fmt.Sprintf("fields, brackets or parentheses are nested more than %d levels deep", maxNesting),
-			Why: "Evaluation is limited so that no commit can stop the daemon.",
-			Fix: "Use fewer levels, or look for what generates the file.",
-		})
+	return append(found, depth(name, src)...)
+}
+
+// depth finds the place at which a file is nested too deeply for CUE to read it.
+func depth(name string, src []byte) []site.Finding {
+	offset := tooDeep(src)
+	if offset < 0 {
+		return nil
 	}
-	return found
+	line, col := lineAndColumn(src, offset)
+	return []site.Finding{{
+		Code: "too-deep", Severity: site.SeverityError, File: name, Line: line, Col: col,
+		Message: fmt.Sprintf("fields, brackets or parentheses are nested more than %d levels deep", maxNesting),
+		Why:     "Evaluation is limited so that no commit can stop the daemon.",
+		Fix:     "Use fewer levels, or look for what generates the file.",
+	}}
+}
+
+// lineAndColumn returns the place of an offset, both from 1.
+func lineAndColumn(src []byte, offset int) (line, col int) {
+	return 1 + bytes.Count(src[:offset], []byte("\n")), offset - bytes.LastIndexByte(src[:offset], '\n')
 }
 
 // hiddenRunes are characters that are invisible and change how other characters look.

@@ -85,7 +85,7 @@ func (r *reader) misfit(x setting, v cue.Value, s *shape, path string) {
 		}
 	}
 	if x.text == "null" {
-		f.Fix = fmt.Sprintf("To take away what a profile sets, write %s: _ @unset()", lastOf(path))
+		f.Fix = fmt.Sprintf("To remove what a profile sets, write %s: _ @unset()", lastOf(path))
 	}
 	r.report(x.pos, path, f)
 }
