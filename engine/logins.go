@@ -171,7 +171,7 @@ func (l login) mayLocked(digest string, asked bool) (wait <-chan struct{}, why e
 	denied, accepted := l.e.verdictsLocked(digest)
 	switch {
 	case len(denied) >= driver.MostDenied:
-		return nil, driver.Withhold("%s", deniedBy(l.credential, denied)+fmt.Sprintf(". %s has not accepted it before, so Slipway does not send it there", l.who))
+		return nil, driver.Withhold("%s", deniedBy(l.credential, denied)+". This machine has not accepted it before, so Slipway does not send it there")
 	case !accepted && len(denied)+l.e.underway[digest] >= driver.MostDenied:
 		return l.e.loginDone, nil
 	}

@@ -78,7 +78,7 @@ func (e *Engine) rollOutLocked(released ...*worker) {
 	}
 	e.traceRolloutLocked(traceSuperseded)
 	e.rollout = r
-	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %s", e.applied.Short(), change(len(r.Nodes)))})
+	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %s", e.applied.Short(), e.changeLocked(r.Nodes))})
 	if e.stayHaltedLocked(was); r.Halted != "" {
 		return
 	}
@@ -123,13 +123,6 @@ func wanted(s *site.Site, n *site.Node) string {
 		panic(err) // a design comes from JSON
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
-}
-
-func change(nodes int) string {
-	if nodes == 1 {
-		return "1 node changes"
-	}
-	return fmt.Sprintf("%d nodes change", nodes)
 }
 
 // rollOutMissed begins a rollout of what came into force while the nodes about to be released
@@ -461,25 +454,6 @@ func (e *Engine) noteUnsaved(r *rolling) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.saved = false
-}
-
-// rolloutLocked returns what people are shown of the rollout.
-func (e *Engine) rolloutLocked() *site.RolloutStatus {
-	if e.rollout == nil {
-		return nil
-	}
-	s := e.rollout.RolloutStatus
-	if e.rollout.running() {
-		s.Done = e.rollout.count[done]
-		return &s
-	}
-	for name := range s.Failed { // repaired since the end
-		if w := e.workers[name]; w != nil && w.status.State == site.InSync {
-			s.Failed = without(s.Failed, name)
-			s.Done++
-		}
-	}
-	return &s
 }
 
 // queues reports whether a new revision has to wait for the rollout under way, and reports

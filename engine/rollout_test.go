@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -214,6 +215,50 @@ func TestOutcomeOfARolloutWhoseFailureIsMendedLater(t *testing.T) {
 			t.Errorf("with it mended: %+v, %q", r, r.Outcome())
 		}
 	}, names(3)...)
+}
+
+// What has failed and left the design is neither failed nor fixed.
+func TestOutcomeOfARolloutWhoseFailureLeavesTheDesign(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "3", "1" })
+		w.after(40 * time.Minute)
+		if r := w.rollout(); r.Ended.IsZero() || r.Outcome() != "2 of 3 nodes in-sync, 1 failed" {
+			t.Errorf("with one failed: %+v, %q", r, r.Outcome())
+		}
+		left := *d
+		left.Nodes = maps.Clone(d.Nodes)
+		delete(left.Nodes, "n1")
+		w.commit(&left)
+		w.until("the removal of n1 waits", 10*time.Minute, func() bool { return w.node("n1").Approval != "" })
+		w.do(site.Order{Verb: site.VerbApprove, Node: "n1", Shown: w.node("n1").Approval})
+		w.until("n1 has left", 10*time.Minute, func() bool { return len(w.engine.Report().Status.Nodes) == 2 })
+		if r := w.rollout(); len(r.Failed) > 0 || r.Outcome() != "2 of 3 nodes in-sync, 0 failed, 1 failed and has left the design" {
+			t.Errorf("with it gone: %+v, %q", r, r.Outcome())
+		}
+	}, names(3)...)
+}
+
+// A machine that was never seen is not said to change.
+func TestRolloutOfUnseenMachinesSaysSo(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design("n1", "n2"), "n1", "n2")
+		d := w.design("n1", "n2", "n3")
+		d.Nodes["n1"].Power = "off"
+		w.commit(d)
+		w.until("n3 is known", time.Minute, func() bool { return len(w.engine.Report().Status.Nodes) == 3 })
+		w.until("all are in-sync", 10*time.Minute, w.is(site.InSync, "n1", "n2", "n3"))
+		var said []string
+		for _, text := range w.eventsOf("", site.EventRollout) {
+			if _, how, begins := strings.Cut(text, " begins: "); begins {
+				said = append(said, how)
+			}
+		}
+		if want := []string{"2 nodes not seen yet", "1 node changes, 1 node not seen yet"}; !slices.Equal(said, want) {
+			t.Errorf("the rollouts are said to begin with %q, want %q", said, want)
+		}
+	}, "n1", "n2", "n3")
 }
 
 func TestTooManyFailuresHalt(t *testing.T) {

@@ -361,6 +361,8 @@ type RolloutStatus struct {
 	// Failed are nodes that were begun and cannot be finished, each with the
 	// reason.
 	Failed map[string]string `json:"failed,omitempty"`
+	// Left is how many nodes had failed and have left the design since. They are not in Failed.
+	Left int `json:"left,omitempty"`
 	// Failures is how often nodes have failed, including nodes that became
 	// in-sync later.
 	Failures int `json:"failures,omitempty"`
@@ -383,11 +385,17 @@ type RolloutStatus struct {
 	Queued *Revision `json:"queued,omitempty"`
 }
 
-// Outcome says how many nodes are in-sync, how many have failed, and how many
-// failures were fixed later.
+// Outcome says how many nodes are in-sync, how many have failed, how many of those have left the
+// design, and how many failures were fixed later.
 func (r *RolloutStatus) Outcome() string {
 	text := fmt.Sprintf("%d of %d nodes in-sync, %d failed", r.Done, len(r.Nodes), len(r.Failed))
-	switch over := r.Failures - len(r.Failed); {
+	switch {
+	case r.Left == 1:
+		text += ", 1 failed and has left the design"
+	case r.Left > 1:
+		text += fmt.Sprintf(", %d failed and have left the design", r.Left)
+	}
+	switch over := r.Failures - len(r.Failed) - r.Left; {
 	case over == 1:
 		text += " (1 failure before it was fixed)"
 	case over > 1:

@@ -80,20 +80,27 @@ func (w *writer) rollout(r *site.RolloutStatus) {
 	if r == nil {
 		return
 	}
-	state := "under way"
-	switch {
-	case !r.Ended.IsZero():
-		state = "ended at " + when(r.Ended)
-	case r.Halted != "":
-		state = "**halted**: " + text(r.Halted)
-	}
-	w.line("\n**Rollout** of %s since %s, %s: %s.", text(r.Revision.Short()), when(r.Since), state, r.Outcome())
+	w.line("\n**Rollout** of %s %s: %s.", text(r.Revision.Short()), progressOf(r), r.Outcome())
 	if r.Ended.IsZero() && len(r.Canaries) > 0 {
 		w.line("Canaries: %s.", text(strings.Join(r.Canaries[:min(len(r.Canaries), mostWaiting)], ", ")))
 	}
 	if r.Queued != nil {
 		w.line("Revision %s waits until the rollout has ended or is halted.", text(r.Queued.Short()))
 	}
+}
+
+// progressOf says since when a rollout is under way, or from when until when it was.
+func progressOf(r *site.RolloutStatus) string {
+	began, ended := when(r.Since), when(r.Ended)
+	switch {
+	case r.Ended.IsZero() && r.Halted != "":
+		return fmt.Sprintf("since %s, **halted**: %s", began, text(r.Halted))
+	case r.Ended.IsZero():
+		return fmt.Sprintf("since %s, under way", began)
+	case began == ended:
+		return fmt.Sprintf("began at %s and ended within a second", began)
+	}
+	return fmt.Sprintf("began at %s and ended at %s", began, ended)
 }
 
 func (w *writer) problems(problems []site.Problem) {

@@ -61,6 +61,24 @@ func TestPageSaysWhichSystemsDoNotAnswer(t *testing.T) {
 	}
 }
 
+func TestPageSaysWhenARolloutWas(t *testing.T) {
+	began := time.Date(2026, 3, 9, 8, 43, 12, 0, time.UTC)
+	rollout := site.RolloutStatus{Revision: site.Revision{ID: "70d02aaaaaaaaaaa"}, Since: began, Nodes: []string{"n1"}, Done: 1}
+	for want, change := range map[string]func(r *site.RolloutStatus){
+		"since 2026-03-09 08:43:12Z, under way: ":                                   func(*site.RolloutStatus) {},
+		"since 2026-03-09 08:43:12Z, **halted**: too many: ":                        func(r *site.RolloutStatus) { r.Halted = "too many" },
+		"began at 2026-03-09 08:43:12Z and ended within a second: 1 of 1 nodes in-": func(r *site.RolloutStatus) { r.Ended = began.Add(time.Millisecond) },
+		"began at 2026-03-09 08:43:12Z and ended at 2026-03-09 08:44:12Z: 1 of 1 ":  func(r *site.RolloutStatus) { r.Ended, r.Halted = began.Add(time.Minute), "too many" },
+	} {
+		r, rep := rollout, healthy(1)
+		change(&r)
+		rep.Status.Rollout = &r
+		if got := string(page(&rep)); !strings.Contains(got, "\n**Rollout** of 70d02aaaaaaa "+want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+}
+
 // The page says where DHCP is served and why it is not, and stays the same when one
 // client more has a lease.
 func TestPageSaysWhereDHCPIsServed(t *testing.T) {
