@@ -22,13 +22,6 @@ func inspect(name string, src []byte) []site.Finding {
 		f.Line, f.Col = lineAndColumn(src, offset)
 		found = append(found, f)
 	}
-	if bytes.HasPrefix(src, []byte("\ufeff")) {
-		at(0, site.Finding{
-			Code: "byte-order-mark", Message: "the file begins with a byte order mark (U+FEFF)",
-			Why: "It is invisible, and makes the first line of the file differ from what it looks like.",
-			Fix: "Save the file as UTF-8 without a byte order mark: `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`.",
-		})
-	}
 	if offset := conflictMarker(src); offset >= 0 {
 		at(offset, site.Finding{
 			Code: "merge-conflict", Message: "the file holds an unsolved merge conflict of Git",
@@ -44,7 +37,7 @@ func inspect(name string, src []byte) []site.Finding {
 		})
 	}
 	for offset, r := range string(src) {
-		if what := hiddenRunes[r]; what != "" && offset > 0 {
+		if what := hiddenRunes[r]; what != "" && (offset > 0 || r != '\ufeff') {
 			at(offset, site.Finding{
 				Code: "hidden-character", Message: fmt.Sprintf("the line holds U+%04X, %s", r, what),
 				Why: "It is invisible and can make a line look different from what it means, so a reviewer may approve something else.",
@@ -131,7 +124,7 @@ func conflictMarker(src []byte) int {
 func yamlMark(src []byte) int {
 	offset := 0
 	for line := range bytes.Lines(src) {
-		switch text := bytes.TrimSpace(line); {
+		switch text := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff"))); {
 		case bytes.Equal(text, []byte("---")):
 			return offset
 		case len(text) > 0 && !bytes.HasPrefix(text, []byte("//")):

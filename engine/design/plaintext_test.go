@@ -13,7 +13,10 @@ func TestInspect(t *testing.T) {
 	deep := strings.Repeat("a: {", maxNesting+1)
 	for text, want := range map[string][]string{
 		"package clean\n":       nil,
-		"\ufeffpackage clean\n": {"1:1 byte-order-mark"},
+		"\ufeffpackage clean\n": nil, // as CUE reads it
+		"\ufeff---\na: 1\n":     {"1:1 syntax"},
+		"a: 1 \ufeff\n":         {"1:6 hidden-character"},
+		"\u200ba: 1\n":          {"1:1 hidden-character"},
 		"a: 1\n<<<<<<< HEAD\nb: 1\n=======\nb: 2\n>>>>>>> other\n": {"2:1 merge-conflict"},
 		"a: \"\"\"\n=======\n\"\"\"\n":                             nil,
 		"// a site\n\n---\npackage x\n":                            {"3:1 syntax"},

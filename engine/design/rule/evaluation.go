@@ -116,13 +116,6 @@ var texts = []Rule{
 		Right: "nodes: \"n1\": power: \"off\"",
 	},
 	{
-		Code: "byte-order-mark", Severity: site.SeverityError, Firm: true,
-		What:  "No file begins with a byte order mark.",
-		Why:   "It is invisible, and makes the first line of the file differ from what it looks like.",
-		Wrong: "-- patch.cue --\n\ufeffpackage clean\n\nracks: r1: location: \"row A\"",
-		Right: "-- patch.cue --\npackage clean\n\nracks: r1: location: \"row A\"",
-	},
-	{
 		Code: "hidden-character", Severity: site.SeverityError, Firm: true,
 		What:  "No file holds an invisible character that can make a line look different from what it means, such as a direction mark or a zero-width space.",
 		Why:   "A reviewer may approve something other than what the line does.",
