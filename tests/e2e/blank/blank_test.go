@@ -338,7 +338,7 @@ func installs(t *testing.T, w *world) {
 	}
 }
 
-// enters runs the test again in a network of its own, after what it needs was built, and reports whether this is that
+// enters runs the test again in a network and with mounts of its own, after what it needs was built, and reports whether this is that
 // run. The outer run has nothing else to do.
 func (w *world) enters(most time.Duration, build func(), needs ...string) bool {
 	t := w.t
@@ -351,7 +351,7 @@ func (w *world) enters(most time.Duration, build func(), needs ...string) bool {
 	build()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprintf("-test.timeout=%s", most))
 	cmd.Env = append(os.Environ(), inFolder+"="+w.folder)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	check(t, cmd.Run())
 	return false

@@ -30,7 +30,7 @@ const incidentFleet = `{"folder": %q, "machines": [
  {"name": "web-1", "bmcAddr": "127.9.0.1", "osAddr": "127.10.0.1", "username": "admin", "password": "the-right-one",
   "identity": {"uuid": "5e1d0000-0000-4000-8000-000000000001", "serial": "WEB1"}, "memoryGiB": 2, "processors": 2, "power": "off",
   "parts": {"macs": ["02:00:5e:00:53:01"]},
-  "real": {"firmware": "uefi", "taps": ["tap0"], "drives": [{"bus": "nvme", "mib": 12288, "serial": "WEB1-A"}]}},
+  "real": {"firmware": "uefi", "taps": ["tap0"], "drives": [{"bus": "nvme", "mib": 24576, "serial": "WEB1-A"}]}},
  {"name": "web-2", "bmcAddr": "127.9.0.2", "osAddr": "127.10.0.2", "username": "admin", "password": "the-right-one",
   "identity": {"uuid": "5e1d0000-0000-4000-8000-000000000002", "serial": "WEB2"}, "power": "on"},
  {"name": "web-3", "bmcAddr": "127.9.0.3", "osAddr": "127.10.0.3", "username": "admin", "password": "the-right-one",
@@ -55,7 +55,6 @@ profiles: web: schema.#Profile & {
 	role: "web", rack: "r1", power: "on"
 	endpoints: manager: trust: ca: _ca
 	endpoints: os: credential: "os"
-	"regexp"
 	system: {
 		ssh: accounts: ["ops"]
 		certificates: web: usage: "both"
@@ -84,7 +83,7 @@ nodes: "web-1": schema.#Layer & {
 			match: kind: "nvme"
 			partitions: {
 				efi: {number: 1, size: "256MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
-				root: {number: 2, size: ">8GiB", filesystem: mount: "/"}
+				root: {number: 2, size: "20GiB", filesystem: mount: "/"}
 			}
 		}
 	}
@@ -153,7 +152,7 @@ import "github.com/slipway-gitops/slipway/schema"
 site: schema.#Site & {
 	schema: "v1alpha2"
 	keys: [%q]
-	rollout: {observeEvery: "15s", pollEvery: "2s", reportEvery: "2s", firstContact: "repair", maxUnavailable: "100%%"}
+	rollout: {observeEvery: "15s", pollEvery: "2s", reportEvery: "2s", firstContact: "repair", maxUnavailable: "2"}
 	ssh: {users: [%s], hosts: [%s], epoch: %d}
 	tls: {authorities: [%s], epoch: %[4]d}
 }
@@ -208,9 +207,14 @@ func (w *designed) builds() {
 func (w *designed) prepares() {
 	t := w.t
 	t.Helper()
-	w.does("sh", "-ec", `ip link set lo up; ip link add br0 type bridge; ip addr add 10.5.0.1/24 dev br0; ip link set br0 up
+	w.does("sh", "-ec", `mkdir -p /run/netns; mount -t tmpfs none /run/netns # the names are of this run alone
+ip link set lo up; ip link add br0 type bridge; ip addr add 10.5.0.1/24 dev br0; ip link set br0 up
 ip tuntap add dev tap0 mode tap; ip link set tap0 master br0 up
-for n in 2 3; do ip link add port$n type veth peer name sys$n; ip link set port$n master br0 up; done`)
+for n in 2 3; do
+	ip netns add web-$n; ip -n web-$n link set lo up
+	ip link add port$n type veth peer name sys$n netns web-$n; ip link set port$n master br0 up
+	ip -n web-$n addr add 10.5.0.1$((n - 1))/24 dev sys$n; ip -n web-$n link set sys$n up
+done`)
 	for _, name := range []string{"key", "deploy-1", "deploy-2", "intruder"} {
 		w.does("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", w.at(name))
 	}
@@ -221,10 +225,8 @@ for n in 2 3; do ip link add port$n type veth peer name sys$n; ip link set port$
 	}
 	keys := map[string]string{}
 	for _, name := range theOthers {
-		n := name[len(name)-1:]
-		system := nspawn.Start(t, w.at(name), nspawn.Network("--private-network --network-interface=sys"+n))
+		system := nspawn.Start(t, w.at(name), nspawn.Network("--network-namespace-path=/run/netns/"+name))
 		w.systems[name] = system
-		system.Does("ip addr add " + addressOf[name] + "/24 dev sys" + n + "; ip link set sys" + n + " up")
 		system.Does("useradd -m -s /bin/bash ops; install -d -m 700 -o ops -g ops /home/ops/.ssh; echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops")
 		system.Does("echo '" + read("key.pub") + "' >/home/ops/.ssh/authorized_keys; chown ops:ops /home/ops/.ssh/authorized_keys; systemctl start ssh")
 		keys[name] = publicKey.FindString(system.Does("cat /etc/ssh/ssh_host_ed25519_key.pub"))
