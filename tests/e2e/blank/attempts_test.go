@@ -191,10 +191,10 @@ func (w *designed) steals(node, to string, files ...string) {
 	check(w.t, os.MkdirAll(w.at(to), 0o700))
 	for _, file := range files {
 		out, err := w.run("ssh", "-n", "-F", "none", "-i", w.at("key"), "-o", "BatchMode=yes", "-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR",
-			"ops@"+addressOf[node], "sudo -n cat "+file)
+			"ops@"+addressOf[node], "sudo -n cat "+file+" 2>/dev/null")
 		if err != nil || out == "" {
 			w.t.Fatalf("root of %s cannot read %s: %v\n%s", node, file, err, out)
 		}
-		w.write(to+"/"+filepath.Base(file), out+"\n")
+		w.write(to+"/"+strings.Trim(filepath.Base(file), "*"), out+"\n")
 	}
 }
