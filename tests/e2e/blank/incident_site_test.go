@@ -24,7 +24,9 @@ var (
 )
 
 // The site's name, and the node that somebody else was in.
-const siteName, compromised = "blank", "web-1"
+const siteName = "blank"
+
+var compromised = "web-1"
 
 const incidentFleet = `{"folder": %q, "machines": [
  {"name": "web-1", "bmcAddr": "127.9.0.1", "osAddr": "127.10.0.1", "username": "admin", "password": "the-right-one",
@@ -228,7 +230,8 @@ done`)
 		system := nspawn.Start(t, w.at(name), nspawn.Network("--network-namespace-path=/run/netns/"+name))
 		w.systems[name] = system
 		system.Does("useradd -m -s /bin/bash ops; install -d -m 700 -o ops -g ops /home/ops/.ssh; echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops")
-		system.Does("echo '" + read("key.pub") + "' >/home/ops/.ssh/authorized_keys; chown ops:ops /home/ops/.ssh/authorized_keys; systemctl start ssh")
+		system.Does("echo '" + read("key.pub") + "' >/home/ops/.ssh/authorized_keys; chown ops:ops /home/ops/.ssh/authorized_keys")
+		system.Does("rm -f /etc/ssh/ssh_host_*; ssh-keygen -q -A; systemctl restart ssh") // the image has keys, the same for both
 		keys[name] = publicKey.FindString(system.Does("cat /etc/ssh/ssh_host_ed25519_key.pub"))
 	}
 	w.bmcFile(firstPassword)
