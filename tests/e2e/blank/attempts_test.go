@@ -158,7 +158,8 @@ func (w *designed) asServer(name, certificate, authorities string) attempt {
 // asCaller shows a certificate to the API of the daemon.
 func (w *designed) asCaller(certificate string) attempt {
 	return attempt{"the API with the certificate " + certificate, func() (outcome, string) {
-		return w.http("https://10.5.0.1:8443/api/v1/whoami", "--cacert", w.at("people/ca.pem"), "--cert", w.at(certificate+"/cert.pem"), "--key", w.at(certificate+"/key.pem"))
+		// The server says no after the handshake of TLS 1.3 is over for the client, which may be writing by then.
+		return w.http("https://10.5.0.1:8443/api/v1/whoami", "--tls-max", "1.2", "--cacert", w.at("people/ca.pem"), "--cert", w.at(certificate+"/cert.pem"), "--key", w.at(certificate+"/key.pem"))
 	}}
 }
 

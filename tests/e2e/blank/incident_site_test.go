@@ -24,9 +24,7 @@ var (
 )
 
 // The site's name, and the node that somebody else was in.
-const siteName = "blank"
-
-var compromised = "web-1"
+const siteName, compromised = "blank", "web-1"
 
 const incidentFleet = `{"folder": %q, "machines": [
  {"name": "web-1", "bmcAddr": "127.9.0.1", "osAddr": "127.10.0.1", "username": "admin", "password": "the-right-one",
