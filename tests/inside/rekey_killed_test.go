@@ -26,7 +26,7 @@ func TestProveRekeyKilledAtEachWrite(t *testing.T) {
 	points := 0
 	for after := 1; ; after += every {
 		n.Does("rm -rf /root/site/secrets; cp -a /root/secrets /root/site/secrets; rm -f " + writesFile)
-		if _, err := n.Run(fmt.Sprintf("/root/tracer %d all %s", after, k.words)); err == nil {
+		if _, err := n.Run(fmt.Sprintf("/root/tracer %d all sh -c '%s'", after, k.words)); err == nil {
 			break
 		}
 		points++
