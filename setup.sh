@@ -9,7 +9,7 @@
 # the packages are installed, what builds and reads packages of Debian and RPM and
 # images, a TPM for guests, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
 # read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
-# DHCP, whose services are kept from starting too, what runs programs of arm64, what unpacks the ramdisk, Chromium, and npm. From npm: GitHub's
+# DHCP, whose services are kept from starting too, what opens files of age, what runs programs of arm64, what unpacks the ramdisk, Chromium, and npm. From npm: GitHub's
 # description of its API, and axe-core, which looks for faults in pages. Does
 # nothing when they are there.
 set -eu
@@ -33,6 +33,7 @@ elif [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v swtpm >/dev/null || missing="$missing swtpm"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
+	command -v age >/dev/null || missing="$missing age"
 	command -v cpio >/dev/null || missing="$missing cpio"
 	command -v zstd >/dev/null || missing="$missing zstd"
 	command -v xz >/dev/null || missing="$missing xz-utils"

@@ -189,7 +189,7 @@ func (e *Engine) putInForce(rev site.Revision, design *site.Site, findings []sit
 	same := old != nil && sameRules(old, design)
 	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {
-			same = !w.redesignLocked(n, !sameMeaning(old.Images[n.Image], design.Images[n.Image])) && same
+			same = !w.redesignLocked(n, !sameMeaning(old.Images[n.Image], design.Images[n.Image]) || w.isResigned(n, old, design)) && same
 		} else {
 			same = false
 			e.startLocked(design.Nodes[name], site.Memory{}, false)
@@ -241,9 +241,10 @@ const redesigned = "its design has changed"
 // redesignLocked gives a worker its node's new design. If the effective design has
 // changed, the node starts afresh, without backoff and complaints. An in-sync node
 // with an unchanged design is left alone, so that a commit does not make Slipway look
-// at the whole site at once. It reports whether the design has changed.
-func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) {
-	changed = w.leaving || imageChanged || !sameDesign(w.node, n)
+// at the whole site at once. Elsewhere means that what the node is to have has changed in another part of the
+// design: its image, or who signs its certificates. It reports whether the design has changed.
+func (w *worker) redesignLocked(n *site.Node, elsewhere bool) (changed bool) {
+	changed = w.leaving || elsewhere || !sameDesign(w.node, n)
 	w.fresh = w.fresh || changed || w.status.State == site.Retrying
 	w.e.leaveRoleLocked(w)
 	w.node = n

@@ -381,7 +381,8 @@ func TestTLSAuthoritiesAreExchanged(t *testing.T) {
 		w.commit(w.withTLS(1, []string{old.PEM(), next.PEM()}, "a"))
 		w.after(time.Hour)
 		w.commit(w.withTLS(2, []string{old.PEM(), next.PEM()}, "a"))
-		w.after(time.Hour)
+		w.after(2 * time.Minute) // the design is in force, and the next look of itself is minutes away
+		w.want("a", site.InSync)
 		by, err := tlsca.Parse(next.PEM())
 		c, _, _ := systems.state("a")
 		if err = errors.Join(err, c.CheckSignatureFrom(by)); err != nil {

@@ -30,6 +30,8 @@ var leftOut = map[string]string{
 	"sinks/agent/inside/packages/more_real_test.go TestProveAptPatch":                                     "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
 	"tests/ramdisk/network_test.go boots":                                                                 "it packs a kernel and boots it twice: make prove has the time, and CI has the answers to firmware",
 	"tests/e2e/blank/blank_test.go installs":                                                              "it builds an image and installs an emulated machine: make prove has the time, and CI has the parts",
+	"tests/e2e/blank/incident_test.go TestProveIncidentOnRealSystems":                                     "it installs an emulated machine twice: make prove has the time, and CI has incidents of simulated machines",
+	"tests/inside/rotation_killed_test.go TestProveAuthoritiesKilledAtEachWrite":                          "dozens of steps on a real system: make prove has the time, and CI has the exchange of authorities without kills",
 	"tests/inside/ownership_test.go TestProveTheLastDesignAloneCounts":                                    "hundreds of steps on real systems: make prove has the time, and CI has two designs",
 	"tests/inside/crash_test.go TestProveKilledAfterEachWrite":                                            "hundreds of steps on real systems: make prove has the time, and CI has a few points",
 	"tests/inside/crash_test.go TestProveConnectionCut":                                                   "hundreds of steps on real systems: make prove has the time, and CI has a few cuts",

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/design"
@@ -54,6 +55,9 @@ func (c *checkout) write(name string, text []byte) error {
 	if err := c.tree.MkdirAll(c.folder, 0o755); err != nil {
 		return err
 	}
+	if err := c.removeDrafts(name); err != nil {
+		return err
+	}
 	draft := filepath.Join(c.folder, "."+name+"."+rand.Text())
 	f, err := c.tree.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -68,6 +72,28 @@ func (c *checkout) write(name string, text []byte) error {
 	}
 	return nil
 }
+
+// removeDrafts removes the drafts of a file that commands which were killed have left. Nothing reads them, but they would
+// be committed with the rest, and stay encrypted for recipients that are removed later.
+func (c *checkout) removeDrafts(name string) error {
+	entries, err := fs.ReadDir(c.tree.FS(), filepath.ToSlash(c.folder))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, is := strings.CutPrefix(e.Name(), "."+name+".")
+		if !is || !e.Type().IsRegular() || !draftSuffix.MatchString(rest) {
+			continue
+		}
+		if err := c.tree.Remove(filepath.Join(c.folder, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draftSuffix is the form of rand.Text, which ends the name of a draft.
+var draftSuffix = regexp.MustCompile(`^[A-Z2-7]{26,}$`)
 
 // sealedFiles are the names of the encrypted files, sorted.
 func (c *checkout) sealedFiles() ([]string, error) {

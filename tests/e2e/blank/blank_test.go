@@ -302,15 +302,7 @@ func installs(t *testing.T, w *world) {
 	if os.Getenv("SLIPWAY_PROVE") == "" {
 		t.Skip("builds an image and installs an emulated machine, which takes most of an hour: set SLIPWAY_PROVE")
 	}
-	if w.folder = os.Getenv(inFolder); w.folder == "" {
-		nspawn.Require(t, "qemu-system-x86_64", "mmdebstrap", "ssh", "ip")
-		w.folder = t.TempDir()
-		w.build()
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=150m")
-		cmd.Env = append(os.Environ(), inFolder+"="+w.folder)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		check(t, cmd.Run())
+	if !w.enters(150*time.Minute, w.build, "qemu-system-x86_64", "mmdebstrap", "ssh", "ip") {
 		return
 	}
 	w.prepare()
@@ -344,6 +336,25 @@ func installs(t *testing.T, w *world) {
 		w.opensAlone()
 		w.staysShut()
 	}
+}
+
+// enters runs the test again in a network and with mounts of its own, after what it needs was built, and reports whether this is that
+// run. The outer run has nothing else to do.
+func (w *world) enters(most time.Duration, build func(), needs ...string) bool {
+	t := w.t
+	t.Helper()
+	if w.folder = os.Getenv(inFolder); w.folder != "" {
+		return true
+	}
+	nspawn.Require(t, needs...)
+	w.folder = t.TempDir()
+	build()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprintf("-test.timeout=%s", most))
+	cmd.Env = append(os.Environ(), inFolder+"="+w.folder)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Unshareflags: syscall.CLONE_NEWNS}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	check(t, cmd.Run())
+	return false
 }
 
 // startedOverNetwork holds that the machine has read the agent over the network, and nothing from
