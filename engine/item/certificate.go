@@ -22,7 +22,12 @@ type Certificate struct {
 	// sets them right before the item is set. Without them those that are there stay.
 	HasList bool   `json:"hasList,omitempty"`
 	List    string `json:"list,omitempty"`
+	// ListUntil is when the first of them is over, in RFC 3339; empty where that is not known.
+	ListUntil string `json:"listUntil,omitempty"`
 }
+
+// MostLists bounds the lists of revoked certificates of all authorities of a site together, in bytes.
+const MostLists = 16 << 20
 
 // ListCurrent is the value of the field "revocationList" of a certificate with the present lists of revoked
 // certificates. What a system has is told by the Digest of its file.

@@ -17,9 +17,6 @@ import (
 // MostList bounds a list of revoked certificates in PEM, in bytes. An entry has about 60 of them.
 const MostList = 4 << 20
 
-// MostLists bounds the lists of all authorities of a site together, in bytes.
-const MostLists = 4 * MostList
-
 const listType = "X509 CRL"
 
 // Revoked is one entry of a list of revoked certificates.

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -147,6 +149,9 @@ func withRequests(items []item.Item, step site.Step, by driver.TLSCertificates) 
 		})
 		if body.HasList && by.Lists != nil {
 			body.List, _ = by.Lists() // without them those on the system stay
+			if until := firstEnd([]byte(body.List)); !until.IsZero() {
+				body.ListUntil = until.UTC().Format(time.RFC3339)
+			}
 		}
 		fields := maps.Clone(body.Fields())
 		fields["names"] = item.ToSign
@@ -200,4 +205,18 @@ func (s *signing) sign(w wire.Want) (string, error) {
 		return "", fmt.Errorf("%s: %w", w.For, err)
 	}
 	return chain, nil
+}
+
+// firstEnd is when the first of some lists is over; zero where that cannot be read.
+func firstEnd(text []byte) (first time.Time) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		l, err := x509.ParseRevocationList(block.Bytes)
+		if err != nil {
+			return time.Time{}
+		}
+		if first.IsZero() || l.NextUpdate.Before(first) {
+			first = l.NextUpdate
+		}
+	}
+	return first
 }

@@ -79,7 +79,7 @@ nodes: "n1": system: certificates: web: life: "720h"`,
 	{
 		Code: "revocation-list", Severity: site.SeverityError, Firm: true,
 		What: "The `revocationListLife` of `site.tls` is from 24 hours to 400 days.",
-		Why:  "Programs refuse everybody by a list that is over: a shorter one would be an outage after a night without the daemon, and by a longer one a revoked certificate outlives a revocation that an attacker keeps from a node.",
+		Why:  "Programs refuse everybody once their list is over, so a shorter life is an outage after one night without the daemon. With a longer one a node that gets no new list accepts revoked certificates for years.",
 		Wrong: `site: tls: {authorities: [` + someAuthority + `], revocationListLife: "1h"}
 nodes: "n1": system: certificates: web: {revocationList: true, reload: ["nginx.service"]}`,
 		Right: `site: tls: {authorities: [` + someAuthority + `], revocationListLife: "720h"}

@@ -55,6 +55,8 @@ type madeCertificate struct {
 	// before; empty without any.
 	List       string `json:"list,omitempty"`
 	FormerList string `json:"formerList,omitempty"`
+	// ListUntil is when the first of the lists is over, as the daemon said.
+	ListUntil string `json:"listUntil,omitempty"`
 }
 
 func linkOf(key string) string { return tlsFolder + "/" + item.ID(key) }
@@ -271,7 +273,7 @@ func (w *work) signed(key string, body item.Certificate, uid, gid int) (made mad
 	if err := w.tree.Put(path.Join(at, certFile), chain, publicMode, 0, 0); err != nil {
 		return made, err
 	}
-	return madeCertificate{Folder: folder, Key: item.Digest(private), Reload: made.Reload, Boot: made.Boot, List: made.List}, nil
+	return madeCertificate{Folder: folder, Key: item.Digest(private), Reload: made.Reload, Boot: made.Boot, List: made.List, ListUntil: made.ListUntil}, nil
 }
 
 // useCertificate completes the folder of a certificate and has the link point to it. Then no other folder stays. The
@@ -306,6 +308,9 @@ func (w *work) useCertificate(key string, made madeCertificate, body item.Certif
 		}
 		w.mustHear(&made, body.Reload)
 		made.List, made.FormerList = digestOf(list), noted.List
+		if body.List != "" {
+			made.ListUntil = body.ListUntil
+		}
 		if err := w.items.Note(key, made); err != nil {
 			return err
 		}

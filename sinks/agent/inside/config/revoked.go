@@ -2,14 +2,10 @@ package config
 
 import (
 	"bytes"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"path"
-	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/tlsca"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
@@ -28,7 +24,7 @@ func (w *work) seeList(key string, made madeCertificate) error {
 		w.seen.Have[field] = "changed by hand: " + at + " is " + kindText(e)
 		return nil
 	}
-	text, err := w.tree.Read(at, tlsca.MostLists)
+	text, err := w.tree.Read(at, item.MostLists)
 	if err != nil {
 		return err
 	}
@@ -38,24 +34,10 @@ func (w *work) seeList(key string, made madeCertificate) error {
 		return nil
 	}
 	w.seen.Have[field] = digest
-	if until := firstEnd(text); !until.IsZero() {
-		w.seen.Have[field] += " until " + until.UTC().Format(time.RFC3339)
+	if digest == made.List && made.ListUntil != "" {
+		w.seen.Have[field] += " until " + made.ListUntil
 	}
 	return nil
-}
-
-// firstEnd is when the first of some lists is over; zero where that cannot be read.
-func firstEnd(text []byte) (first time.Time) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		l, err := x509.ParseRevocationList(block.Bytes)
-		if err != nil {
-			return time.Time{}
-		}
-		if first.IsZero() || l.NextUpdate.Before(first) {
-			first = l.NextUpdate
-		}
-	}
-	return first
 }
 
 // listToPut are the lists to have beside a certificate, nil for none, and whether they are there already. Where the
@@ -76,8 +58,8 @@ func (w *work) listToPut(made madeCertificate, present string, body item.Certifi
 			list = nil // somebody else wrote it
 		}
 	}
-	if len(list) > tlsca.MostLists {
-		return nil, false, fmt.Errorf("the lists of revoked certificates have %d bytes, and at most %d are written", len(list), tlsca.MostLists)
+	if len(list) > item.MostLists {
+		return nil, false, fmt.Errorf("the lists of revoked certificates have %d bytes, and at most %d are written", len(list), item.MostLists)
 	}
 	e, err := w.tree.Look(at)
 	isAsMade := e.Kind == tree.Nothing || e.Kind == tree.File && e.Mode == publicMode && e.UID == 0
@@ -97,7 +79,7 @@ func (w *work) readList(at string) ([]byte, error) {
 	if err != nil || e.Kind != tree.File {
 		return nil, err
 	}
-	return w.tree.Read(at, tlsca.MostLists)
+	return w.tree.Read(at, item.MostLists)
 }
 
 // putList writes the lists, or removes the file where there are to be none.

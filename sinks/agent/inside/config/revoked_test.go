@@ -12,13 +12,16 @@ import (
 )
 
 // withList is a certificate that is to have lists of revoked certificates beside it.
-func (a *authority) withList(sign bool, list string) item.Item {
+func (a *authority) withList(sign bool, list tlsca.List) item.Item {
 	i := a.wants(sign, "ops", "a.service")
 	var body item.Certificate
 	if err := json.Unmarshal(i.Body, &body); err != nil {
 		panic(err)
 	}
-	body.HasList, body.List = true, list
+	body.HasList, body.List = true, list.PEM
+	if list.PEM != "" {
+		body.ListUntil = list.Until.Format(time.RFC3339)
+	}
 	return item.New(i.Key, body.Fields(), body)
 }
 
@@ -49,7 +52,7 @@ func TestListOfRevokedCertificates(t *testing.T) {
 	ca := newAuthority(t, f)
 	before := f.listing(false)
 	first := ca.list(t, 1)
-	if err := f.apply([]item.Item{ca.withList(true, first.PEM)}); err != nil {
+	if err := f.apply([]item.Item{ca.withList(true, first)}); err != nil {
 		t.Fatal(err)
 	}
 	const at = "/etc/slipway-tls/web/crl.pem"
@@ -68,7 +71,7 @@ func TestListOfRevokedCertificates(t *testing.T) {
 
 	f.reload()
 	second := ca.list(t, 2, tlsca.Revoked{Serial: serial, Since: time.Now()})
-	if err := f.apply([]item.Item{ca.withList(false, second.PEM)}); err != nil {
+	if err := f.apply([]item.Item{ca.withList(false, second)}); err != nil {
 		t.Fatal(err)
 	}
 	if have := f.certificate(t); have["revocationList"] != told(second) || f.reloads() != 2 || f.read("/etc/slipway-tls/web/key.pem") != key || f.read("/etc/slipway-tls/web/cert.pem") != cert {
@@ -78,12 +81,12 @@ func TestListOfRevokedCertificates(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "openssl", "verify", "-crl_check_all", "-CAfile", path("ca.pem"), "-CRLfile", path("crl.pem"), path("cert.pem")).CombinedOutput(); err == nil || !strings.Contains(string(out), "certificate revoked") {
 		t.Errorf("openssl verify: %v, %s", err, out)
 	}
-	if err := f.apply([]item.Item{ca.withList(false, second.PEM)}); err != nil || f.reloads() != 2 {
+	if err := f.apply([]item.Item{ca.withList(false, second)}); err != nil || f.reloads() != 2 {
 		t.Errorf("the same list again: %v, reloaded %d times", err, f.reloads())
 	}
 
 	f.reload()
-	if err := f.apply([]item.Item{ca.withList(true, "")}); err != nil {
+	if err := f.apply([]item.Item{ca.withList(true, tlsca.List{})}); err != nil {
 		t.Fatal(err)
 	}
 	if f.read("/etc/slipway-tls/web/key.pem") == key || f.read(at) != second.PEM || f.certificate(t)["revocationList"] != told(second) {
@@ -94,7 +97,7 @@ func TestListOfRevokedCertificates(t *testing.T) {
 		t.Errorf("with an older list that somebody put there it tells %v", have)
 	}
 	f.reload()
-	if err := f.apply([]item.Item{ca.withList(false, second.PEM)}); err != nil || f.read(at) != second.PEM {
+	if err := f.apply([]item.Item{ca.withList(false, second)}); err != nil || f.read(at) != second.PEM {
 		t.Errorf("put right: %v", err)
 	}
 	f.reload()
