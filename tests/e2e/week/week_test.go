@@ -138,6 +138,15 @@ func (d *diary) push(what string) {
 	d.Comes("slipway status", what)
 }
 
+// waits waits until what a command prints names each of these nodes among those that wait for approval: that comes
+// once its disks were read.
+func (d *diary) waits(command string, nodes ...string) {
+	d.t.Helper()
+	for _, node := range nodes {
+		d.Comes(command, node+" (UUID")
+	}
+}
+
 func (d *diary) monday() {
 	d.day("Monday: install", "The package installs a unit, which does not start by itself.")
 	d.root("dpkg -i " + d.deb + " 2>&1 | grep -v 'Reading database'")
@@ -152,6 +161,7 @@ END`)
 	d.root("usermod --append --groups slipway ana")
 	d.root("systemctl enable --now slipway 2>&1")
 	d.Comes("slipway status", "10/12 in-sync")
+	d.waits("slipway status", "compute-5", "compute-6")
 	d.ana("slipway status")
 	d.says("`check`, `why` and `plan` name what is designed and not acted on, so that nobody takes it for done.")
 	d.ana("slipway check | tail -n 7")
@@ -163,7 +173,7 @@ END`)
 func (d *diary) tuesday() {
 	d.day("Tuesday: let it act", "The daemon would do what Ana expects, so she lets it act.")
 	d.root("sed -i /--observe/d /etc/slipway/slipway.env && systemctl restart slipway")
-	d.Comes("slipway approve", "compute-6")
+	d.waits("slipway approve", "compute-5", "compute-6")
 	d.ana("slipway approve")
 	set := regexp.MustCompile(`slipway approve ([0-9a-f]{32})`).FindStringSubmatch(d.Does("slipway approve"))
 	if set == nil {
@@ -235,7 +245,7 @@ func (d *diary) sunday() {
 	d.Does(`cd /home/ana/site; runuser -u ana -- perl -0pi -e 's/\n\t"compute-6": .*?\n\t\}\n//s' rack-3.cue`)
 	d.ana("git diff --stat")
 	d.push("compute-6 goes")
-	d.Comes("slipway approve", "compute-6")
+	d.Comes("slipway approve", "slipway approve compute-6 --shown")
 	d.ana("slipway approve")
 	d.ana("slipway status | tail -n 4")
 	d.says("Ana confirms it.")
