@@ -37,7 +37,7 @@ const (
 	exitChanges     = 2   // plan and diff --detailed-exitcode, allocate, fmt and migrate --check: there is something to do, or different
 	exitFindings    = 3   // the design is broken
 	exitNoDaemon    = 4   // no daemon answers
-	exitUnknown     = 5   // plan --detailed-exitcode: nothing to do on the machines that were seen, and some were not; adopt --inside: some were not seen; verify: nothing is wrong, and something is unknown; sites: the state of one is not known, or is of long ago
+	exitUnknown     = 5   // plan --detailed-exitcode: nothing to do on the machines that were seen, and some were not; adopt --inside: some were not seen; verify: nothing is wrong, and something is unknown; sites, and status of several sites: the state of one is not known, or is of long ago
 	exitUsage       = 64  // the command line makes no sense
 	exitInterrupted = 130 // ended by an interrupt
 )
@@ -47,7 +47,7 @@ Exit codes: 0 done; 1 error; 2 there are changes (plan and diff with
 --detailed-exitcode, allocate, fmt and migrate with --check); 3 the design
 has errors; 4 no daemon answers; 5 no changes on the machines that were seen,
 and some were not seen (plan with --detailed-exitcode, adopt with --inside,
-verify, sites);
+verify, sites, status of several sites);
 64 wrong usage; 130 interrupted.`
 
 // Errors that only choose the exit code: what there is to say has been said.

@@ -17,13 +17,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/say"
 )
 
-// stateOfSite is the state directory of a site: the daemon's own, or that of the site in it where the daemon keeps several.
+// stateOfSite is the state directory of a site: the daemon's own, or that of the site in it where the daemon keeps several. An
+// empty directory becomes what the name says, so that several sites can be restored on a new host.
 func stateOfSite(state, name string) (string, error) {
-	_, err := os.Stat(sitesIn(state))
+	_, noSites := os.Stat(sitesIn(state))
+	_, noRecords := os.Stat(recordsIn(state))
 	switch {
-	case err != nil && name != "":
+	case name != "" && noRecords == nil:
 		return "", usage("%s is the state of one site: leave out --site", state)
-	case err != nil:
+	case name == "" && noSites != nil:
 		return state, nil
 	case !siteOfHost.MatchString(name):
 		return "", usage("%s is the state of several sites: name one with --site", state)

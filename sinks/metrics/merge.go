@@ -20,7 +20,12 @@ const siteLabel = "site"
 // label site. scrape returns the text of each site's own page of metrics; nil for one that does not answer. Of one that does
 // not answer in order slipway_site_up is 0.
 func (m *Metrics) PagesOfSites(scrape func() map[string][]byte, unready func() []string) http.Handler {
-	merged := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+	return pages(m.merged(scrape), unready)
+}
+
+// merged gathers the metrics of this process, and those of all sites.
+func (m *Metrics) merged(scrape func() map[string][]byte) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		pages := scrape()
 		up := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "slipway_site_up", Help: "Whether the process of a site answers."}, []string{siteLabel})
 		own := prometheus.NewRegistry()
@@ -40,7 +45,6 @@ func (m *Metrics) PagesOfSites(scrape func() map[string][]byte, unready func() [
 		}
 		return all.Gather()
 	})
-	return pages(merged, unready)
 }
 
 // labelled reads the text of a page of metrics, and gives each metric without it the label of a site.
