@@ -133,7 +133,7 @@ func TestAnnotations(t *testing.T) {
 	var out strings.Builder
 	printAnnotations(&screen{&out}, newSources(toldOf), "sites, all", told)
 	want := `::error file=sites%2C all/base.cue,line=4,col=9,endColumn=14,title=invalid-value::the power of n1 is "onn"%0An1 and 99 more nodes have it%0AIt is neither on nor off.%0AWrite "on" or "off".
-::warning file=sites%2C all/ä b.cue,line=3,col=23,endColumn=29,title=unknown-rack::there is no rack "r{9}", 100%25 sure%0ANothing is known of it.%0ADeclare it.\u001b[31m
+::warning file=sites%2C all/ä b.cue,line=3,col=23,endColumn=29,title=unknown-rack::there is no rack "r{9}", 100%25 sure%0Agröße has it%0ANothing is known of it.%0ADeclare it.\u001b[31m
 ::error file=sites%2C all/big.cue,title=file-too-large::big.cue is larger than 1024 KiB%0ABounds.%0ASplit it.
 ::notice title=several-sites::the repository has several sites: fra, muc%0AOne at a time.%0AName one.
 `
