@@ -52,7 +52,7 @@ func TestWhatAHypervisorWaitsFor(t *testing.T) {
 		}, "its virtual machine etcd2 goes down with it, and role etcd allows 1 of 3 nodes out of service (it decides by majority); 1 are: etcd3; one of etcd3 coming back into service",
 			fmt.Sprint([]rollout.Topic{rollout.Places}, []string{"etcd3"})},
 	} {
-		for range 4 { // in whatever order they are known
+		for range 24 { // in whatever order they are known
 			f, all := hosting()
 			c.change(f, all)
 			r := f.Room(try(all["hv2"], reboots))
