@@ -50,10 +50,17 @@ func OpenStore(dir string) (*Store, error) {
 // Commit is the description of a commit.
 type Commit struct {
 	Subject, Message string
-	// Author is a name without an address; When is the committer's time.
+	// Author is a name without an address; When is the committer's time, or the nearest one that can be written.
 	Author string
 	When   time.Time
 }
+
+// lastSecond is the end of the last year of which RFC 3339 can write a time (section 1), in seconds since 1970.
+const lastSecond = 253402300799
+
+// writable is a commit's time, which whoever makes the commit is free to choose. One that cannot be written in JSON would take
+// with it whatever it is written beside.
+func writable(t time.Time) time.Time { return time.Unix(min(max(t.Unix(), 0), lastSecond), 0).UTC() }
 
 // Commit reads a commit.
 func (s *Store) Commit(id string) (Commit, error) {
@@ -64,7 +71,7 @@ func (s *Store) Commit(id string) (Commit, error) {
 		return Commit{}, err
 	}
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
-	return Commit{Subject: plain(subject), Message: c.Message, Author: plain(c.Author.Name), When: c.Committer.When.UTC()}, nil
+	return Commit{Subject: plain(subject), Message: c.Message, Author: plain(c.Author.Name), When: writable(c.Committer.When)}, nil
 }
 
 func (s *Store) commit(id plumbing.Hash) (*object.Commit, error) {
