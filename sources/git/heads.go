@@ -29,6 +29,14 @@ type Heads struct {
 	store   *repo.Store
 	base    string             // the head of the followed branch that was brought last
 	refused map[string]refused // by commit
+	about   string             // the revision in force that beside is about
+	beside  map[string]beside  // by commit, of those that this Look or the last one has asked for
+}
+
+// beside is what a commit is beside the revision in force, which is read from its whole history where that has nothing in common.
+type beside struct {
+	newer bool // the revision in force does not have it
+	has   bool // it has the revision in force
 }
 
 // refused is a commit that could not be brought, such as one with too large a file.
@@ -81,8 +89,13 @@ func (h *Heads) Look(ctx context.Context, inForce string) (site.CommitList, erro
 		return site.CommitList{}, err
 	}
 	list := site.CommitList{Branch: h.Branch, InForce: inForce, Looked: time.Now()}
+	known := h.beside
+	if h.about != inForce {
+		known = nil
+	}
+	h.about, h.beside = inForce, map[string]beside{}
 	by := map[string]int{} // indices in the list
-	if err := h.addFollowed(&list, by, inForce); err != nil {
+	if err := h.addFollowed(&list, by, known); err != nil {
 		return list, err
 	}
 	delete(heads, h.Branch)
@@ -91,7 +104,10 @@ func (h *Heads) Look(ctx context.Context, inForce string) (site.CommitList, erro
 	list.BranchesLeftOut = max(0, len(names)-mostBranches)
 	fetched := 0
 	for _, name := range names[:len(names)-list.BranchesLeftOut] {
-		c, shown, err := h.head(ctx, name, heads[name], inForce, &fetched)
+		if err := ctx.Err(); err != nil { // histories may be long
+			return list, err
+		}
+		c, shown, err := h.head(ctx, name, heads[name], known, &fetched)
 		switch {
 		case err != nil:
 			return list, err
@@ -116,7 +132,8 @@ func (h *Heads) Look(ctx context.Context, inForce string) (site.CommitList, erro
 }
 
 // addFollowed adds the commits of the followed branch that are newer than the revision in force.
-func (h *Heads) addFollowed(list *site.CommitList, by map[string]int, inForce string) error {
+func (h *Heads) addFollowed(list *site.CommitList, by map[string]int, known map[string]beside) error {
+	inForce := h.about
 	ids, has, err := h.ahead(h.base, inForce)
 	if err != nil {
 		return err
@@ -131,10 +148,11 @@ func (h *Heads) addFollowed(list *site.CommitList, by map[string]int, inForce st
 		if i == 0 {
 			c.Branches = []string{branchName(h.Branch)}
 		} else if has { // a commit that was merged may not have it
-			if _, c.Lacks, err = h.ahead(id, inForce); err != nil {
+			is, err := h.isBeside(id, known)
+			if err != nil {
 				return err
 			}
-			c.Lacks = !c.Lacks
+			c.Lacks = !is.has
 		}
 		by[id] = len(list.Commits)
 		list.Commits = append(list.Commits, c)
@@ -143,22 +161,22 @@ func (h *Heads) addFollowed(list *site.CommitList, by map[string]int, inForce st
 }
 
 // head returns the head of a branch. It is not shown if the design in force has it already.
-func (h *Heads) head(ctx context.Context, name, id, inForce string, fetched *int) (c site.Commit, shown bool, err error) {
+func (h *Heads) head(ctx context.Context, name, id string, known map[string]beside, fetched *int) (c site.Commit, shown bool, err error) {
 	c = site.Commit{Revision: site.Revision{ID: id}, Branches: []string{branchName(name)}}
 	if !h.store.Has(id) {
 		if c.Problem = h.fetch(ctx, name, id, fetched); c.Problem != "" {
 			return c, true, ctx.Err()
 		}
 	}
-	ids, has, err := h.ahead(id, inForce)
+	is, err := h.isBeside(id, known)
 	if err != nil {
 		c.Problem = err.Error()
 		return c, true, nil
 	}
-	if len(ids) == 0 {
+	if !is.newer {
 		return c, false, nil
 	}
-	c.Lacks = !has && inForce != ""
+	c.Lacks = !is.has && h.about != ""
 	c.Revision, err = h.named(id)
 	return c, true, err
 }
@@ -189,6 +207,22 @@ func (h *Heads) ahead(head, inForce string) (ids []string, has bool, err error) 
 		return []string{head}, false, nil
 	}
 	return h.store.Ahead(inForce, head)
+}
+
+// isBeside is what a commit is beside the revision in force; known are the answers of the last look.
+func (h *Heads) isBeside(id string, known map[string]beside) (is beside, err error) {
+	is, asked := known[id]
+	if !asked {
+		ids, has, err := h.ahead(id, h.about)
+		if err != nil {
+			return is, err
+		}
+		is = beside{newer: len(ids) > 0, has: has}
+	}
+	if h.store.Has(h.about) { // or what it has is not known yet
+		h.beside[id] = is
+	}
+	return is, nil
 }
 
 // named is a commit without its files.

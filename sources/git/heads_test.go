@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/repo/repotest"
@@ -194,5 +195,41 @@ func TestHostileHeads(t *testing.T) {
 		if strings.Contains(c.Branches[0]+c.Problem, "\u202e") {
 			t.Errorf("%q is not printable", c.Branches[0])
 		}
+	}
+}
+
+// The history of a branch that has nothing in common with the design, such as one of web pages, is read once, and not at each look.
+func TestLongHistoryIsReadOnce(t *testing.T) {
+	g := repotest.Init(t)
+	g.Write("a", "1\n")
+	first := g.Commit("first")
+	var pages strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&pages, "commit refs/heads/pages\ncommitter Ada <ada@example.org> %d +0000\ndata 1\nx\n", 1700000000+i)
+	}
+	g.GitInput(pages.String(), "fast-import", "--quiet")
+	for i := 1; i < 10; i++ {
+		g.Git("update-ref", fmt.Sprintf("refs/heads/pages%d", i), fmt.Sprintf("pages~%d", i))
+	}
+	h := heads(t, g, t.TempDir())
+	var took [2]time.Duration
+	for i := range took {
+		began := time.Now()
+		list := look(t, h, first)
+		took[i] = time.Since(began)
+		if len(list.Commits) != 10 || !list.Commits[0].Lacks {
+			t.Errorf("look %d: %q", i, inShort(list))
+		}
+	}
+	if took[1] > took[0]/3 {
+		t.Errorf("the first look took %s, and the next one %s", took[0], took[1])
+	}
+	g.Write("a", "2\n")
+	second := g.Commit("second")
+	if got := inShort(look(t, h, first)); got[0] != "second main+" {
+		t.Errorf("got %q", got)
+	}
+	if got := inShort(look(t, h, second)); len(got) != 10 {
+		t.Errorf("with the second in force: %q", got)
 	}
 }
