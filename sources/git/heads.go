@@ -27,6 +27,7 @@ type HeadsConfig struct {
 type Heads struct {
 	HeadsConfig
 	store   *repo.Store
+	room    int64              // maxStore
 	base    string             // the head of the followed branch that was brought last
 	refused map[string]refused // by commit
 	about   string             // the revision in force that beside is about
@@ -67,7 +68,7 @@ func NewHeads(c HeadsConfig) (*Heads, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Heads{HeadsConfig: c, store: store, refused: map[string]refused{}}, nil
+	return &Heads{HeadsConfig: c, store: store, room: maxStore, refused: map[string]refused{}}, nil
 }
 
 // Look lists the branches, fetches what is new, and returns the commits that can be planned beside a revision in force, which is
@@ -189,6 +190,10 @@ func (h *Heads) fetch(ctx context.Context, name, id string, fetched *int) (probl
 	if *fetched++; *fetched > mostFetched {
 		return fmt.Sprintf("it is not fetched yet: Slipway fetches %d branches each time it lists them. Try again soon", mostFetched)
 	}
+	size, err := h.store.Size()
+	if err == nil && size >= h.room {
+		return fmt.Sprintf("it is not fetched: the branches that were fetched take %d MiB, and more than %d MiB are refused. Remove large branches from the repository", size>>20, h.room>>20)
+	}
 	got, err := h.Remote.FetchWhole(ctx, h.store, "refs/heads/"+name, h.base)
 	if err == nil && got != id {
 		return "its branch has moved since it was listed. Try again soon"
@@ -248,7 +253,7 @@ func (h *Heads) tidy() error {
 	if err != nil {
 		return err
 	}
-	if size < maxStore {
+	if size < h.room {
 		return h.store.Tidy()
 	}
 	if err := os.RemoveAll(h.Dir); err != nil {
