@@ -90,7 +90,7 @@ func (a *app) importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.importState(cmd.Context(), of, args[0], replace)
+			return a.importState(cmd.Context(), of, siteName, args[0], replace)
 		},
 	}
 	addSiteOfState(cmd, &siteName)
@@ -189,7 +189,7 @@ func exportFrom(ctx context.Context, state string, w io.Writer) error {
 	return err
 }
 
-func (a *app) importState(ctx context.Context, state, file string, replace bool) error {
+func (a *app) importState(ctx context.Context, state, siteName, file string, replace bool) error {
 	var r io.Reader = os.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
@@ -199,7 +199,7 @@ func (a *app) importState(ctx context.Context, state, file string, replace bool)
 		defer f.Close()
 		r = f
 	}
-	sum, err := record.Import(ctx, recordsIn(state), r, replace, record.Options{})
+	sum, err := record.Import(ctx, recordsIn(state), r, replace, record.Options{Of: siteName})
 	if err != nil {
 		return err
 	}

@@ -223,6 +223,9 @@ func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts
 	if err != nil {
 		return Summary{}, err
 	}
+	if of := opts.Of; of != "" && slices.ContainsFunc(sum.Sites, func(name string) bool { return name != of }) {
+		return Summary{}, fmt.Errorf("the export has the records of %s, and not of site %s alone: name the file or the site that you mean. Nothing was changed", strings.Join(sum.Sites, ", "), of)
+	}
 	return sum, exchange(fresh, dir)
 }
 

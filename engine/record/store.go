@@ -87,6 +87,8 @@ type Options struct {
 	// directory.
 	KV  clientv3.KV
 	Log *slog.Logger
+	// Of is the site whose records alone Import takes; empty for any.
+	Of string
 	// Cluster is the etcd that has the records; nil for one of the daemon's own in the state
 	// directory. Call Lead before anything is read or written.
 	Cluster *Cluster
