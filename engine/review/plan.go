@@ -34,7 +34,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 	if len(m.Conflicts) > 0 || m.Problem != "" {
 		return nil
 	}
-	return r.planner.compare(ctx, v, m.Result, on)
+	return r.planner().compare(ctx, v, m.Result, on)
 }
 
 // compare adds to a review what putting a revision in force does beside its baseline.

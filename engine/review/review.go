@@ -81,7 +81,6 @@ type Config struct {
 type Reviews struct {
 	Config
 	site     Site
-	planner  planner
 	poke     chan struct{}
 	deciding sync.Mutex // held while deciding what is recorded of proposals
 
@@ -139,7 +138,7 @@ const (
 
 // New returns the reviews of a site; Run keeps them.
 func New(of Site, c Config) *Reviews {
-	return &Reviews{Config: c, site: of, planner: planner{of, c.Evaluate, c.Judge, c.Pages}, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
+	return &Reviews{Config: c, site: of, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
 		asks: map[int]int{}, answered: map[int]int{}, doubts: map[question]time.Time{}}
 }
 
@@ -186,6 +185,9 @@ func (r *Reviews) Look() {
 	}
 }
 
+// planner plans the designs that proposals propose.
+func (r *Reviews) planner() planner { return planner{r.site, r.Evaluate, r.Judge, r.Pages} }
+
 // Again requests another plan of a proposal, even though neither it nor the branch has
 // moved.
 func (r *Reviews) Again(number int) {
@@ -219,7 +221,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	now := min(len(due), reviewsPerRound)
-	against := &baseline{planner: r.planner, name: "branch " + r.Branch, base: base}
+	against := &baseline{planner: r.planner(), name: "branch " + r.Branch, base: base}
 	for _, p := range due[:now] {
 		if err := r.review(ctx, p, against); err != nil {
 			return false, err

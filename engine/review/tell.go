@@ -48,7 +48,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 	if c := r.site.Recorded.Of(p.Number).ChangedAt(p.Head); c != nil {
 		v.Call = present.ChangedCall(&v, c.What, c.When)
 	}
-	r.planner.write(&v, on)
+	r.planner().write(&v, on)
 	if is.named = v.Planned() && v.Whole; is.named {
 		is.set = v.Approves()
 	}

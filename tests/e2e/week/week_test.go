@@ -275,6 +275,8 @@ var passing = []struct {
 	{regexp.MustCompile(` {2,}Ns`), "  Ns"},
 	{regexp.MustCompile(`Ns {2,}`), "Ns  "},
 	{regexp.MustCompile(`SINCE +`), "SINCE  "},
+	{regexp.MustCompile(`POWER +`), "POWER  "},
+	{regexp.MustCompile(`Ns ago {2,}`), "Ns ago  "},
 	{regexp.MustCompile(`(GID|UID) [0-9]+`), "$1 N"},
 	{regexp.MustCompile(`(GET|POST|PATCH|DELETE|Get|Post|Patch|Delete) "?(https://[^" ]*|/redfish/v1\S*)"?`), "REQUEST"},
 	{regexp.MustCompile(`read tcp [0-9.:]+: read: connection reset by peer`), "EOF"}, // either, as it happens
