@@ -181,7 +181,8 @@ func (f listFacts) next(was site.RevocationList, now time.Time) (site.Revocation
 		return is, errListsUnread
 	}
 	// An entry stays until a list that was signed after the end of the certificate has had it (RFC 5280, section 3.3).
-	is.Entries = slices.DeleteFunc(is.Entries, func(r site.RevokedTLS) bool { return r.Until.Before(is.Since) })
+	// One that was signed while the clock was ahead says nothing of that.
+	is.Entries = slices.DeleteFunc(is.Entries, func(r site.RevokedTLS) bool { return r.Until.Before(is.Since) && r.Until.Before(now) })
 	var revoked []tlsca.Revoked
 	for _, r := range is.Entries {
 		revoked = append(revoked, tlsca.Revoked{Serial: r.Serial, Since: r.Since})
@@ -240,11 +241,11 @@ func (f listFacts) entries(is site.RevocationList, now time.Time) []site.Revoked
 	return withEntries(is.Entries, more)
 }
 
-// isToBeSigned reports whether the authority has to sign another list: there is none, it is due, it lacks an entry, or
-// the design asks for another life.
+// isToBeSigned reports whether the authority has to sign another list: there is none, it is due, it counts only later since
+// the clock was ahead, it lacks an entry, or the design asks for another life.
 func (f listFacts) isToBeSigned(is site.RevocationList, a *tlsca.Authority, now time.Time) bool {
 	l, err := a.ReadList([]byte(is.PEM))
-	if err != nil || !now.Before(l.Due()) {
+	if err != nil || !now.Before(l.Due()) || now.Before(l.Since.Add(-tlsca.Skew)) {
 		return true
 	}
 	until := l.Since.Add(f.life).Truncate(time.Second)
