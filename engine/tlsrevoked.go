@@ -69,6 +69,7 @@ type listFacts struct {
 	recorded  map[string]site.RevocationList   // by authority
 	published []string                         // in PEM
 	isRead    bool                             // whether it is known what was published
+	records   string                           // the ID of these records
 	life      time.Duration                    // of a list
 }
 
@@ -101,6 +102,9 @@ func (e *Engine) signLists(ctx context.Context) error {
 		changed = changed || is.PEM != was.PEM
 	}
 	e.noteListTrouble(trouble)
+	if f.isRead && (len(f.signers) > 0 || len(f.published) == 0) { // without a key nobody can tell whose those are
+		e.noteListsJoined(f.records)
+	}
 	if changed {
 		e.lookAtLists()
 	}
@@ -116,7 +120,7 @@ func (e *Engine) listFacts() listFacts {
 		return f
 	}
 	f.published, f.life = e.publishedLists, time.Duration(e.design.TLS.ListLifeOrDefault())
-	f.isRead = e.Anchor == nil || e.anchor.compared == e.book.Records
+	f.records, f.isRead = e.book.Records, e.Anchor == nil || e.anchor.compared == e.book.Records
 	maps.Copy(f.recorded, e.lists)
 	for _, w := range e.workers {
 		for _, c := range w.memory.Recorded.TLS {
@@ -279,6 +283,25 @@ func (e *Engine) notePublishedLists(lists []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.publishedLists = lists
+}
+
+// noteListsJoined notes that the lists have the entries of those that were published.
+func (e *Engine) noteListsJoined(records string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.joinedLists != records {
+		e.joinedLists = records
+		e.touch()
+	}
+}
+
+// listsForBranchLocked are the lists that may replace those on the status branch: none before they have the entries of
+// those. Records from a backup have older lists.
+func (e *Engine) listsForBranchLocked() []site.RevocationList {
+	if e.joinedLists != e.book.Records {
+		return nil
+	}
+	return e.listsLocked()
 }
 
 // lookAtLists has the nodes that are to have the lists looked at.
