@@ -173,9 +173,12 @@ func (f listFacts) next(was site.RevocationList, now time.Time) (site.Revocation
 	a := f.signers[was.Authority]
 	is := was
 	if a != nil {
-		is = withPublishedLists(was, a, f.published)
+		is = withPublishedLists(was, a, f.published, now)
 	}
 	is.Entries = f.entries(is, now)
+	if a != nil {
+		is = f.withEarlier(is, a, now)
+	}
 	switch {
 	case a == nil && is.IsOver(now) && !slices.ContainsFunc(is.Entries, func(r site.RevokedTLS) bool { return now.Before(r.Until) }):
 		return site.RevocationList{Authority: was.Authority}, nil // nobody accepts any of them
@@ -199,9 +202,23 @@ func (f listFacts) next(was site.RevocationList, now time.Time) (site.Revocation
 	return is, nil
 }
 
+// withEarlier adds what was revoked under other certificates of the same key and name: to programs they are one issuer.
+func (f listFacts) withEarlier(is site.RevocationList, a *tlsca.Authority, now time.Time) site.RevocationList {
+	for authority, other := range f.recorded {
+		if authority == is.Authority {
+			continue
+		}
+		if l, err := a.ReadList([]byte(other.PEM)); err == nil {
+			count := slices.DeleteFunc(f.entries(other, now), func(r site.RevokedTLS) bool { return !now.Before(r.Until) })
+			is.Entries, is.Number = withEntries(is.Entries, count), max(is.Number, l.Number)
+		}
+	}
+	return is
+}
+
 // withPublishedLists adds the entries that the status branch has in a list of the authority. The number of the next list is
 // above that of this one.
-func withPublishedLists(is site.RevocationList, a *tlsca.Authority, published []string) site.RevocationList {
+func withPublishedLists(is site.RevocationList, a *tlsca.Authority, published []string, now time.Time) site.RevocationList {
 	for _, text := range published {
 		l, err := a.ReadList([]byte(text))
 		if err != nil {
@@ -210,7 +227,9 @@ func withPublishedLists(is site.RevocationList, a *tlsca.Authority, published []
 		is.Number = max(is.Number, l.Number)
 		var all []site.RevokedTLS
 		for _, r := range l.Revoked {
-			all = append(all, site.RevokedTLS{Serial: r.Serial, Since: r.Since}.Read())
+			if entry := (site.RevokedTLS{Serial: r.Serial, Since: r.Since}).Read(); now.Before(entry.Until) {
+				all = append(all, entry)
+			}
 		}
 		is.Entries = withEntries(is.Entries, all)
 	}
