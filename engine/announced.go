@@ -116,6 +116,7 @@ func (e *Engine) toBranch() site.Report {
 		w.status.Sealed = w.sealLocked()
 	}
 	r := e.reportLocked()
+	r.RevocationLists = e.listsForBranchLocked()
 	maps.DeleteFunc(e.onBranch, func(node string, _ map[string]site.SealedPassword) bool {
 		return e.workers[node] == nil // its file goes
 	})

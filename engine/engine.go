@@ -228,9 +228,10 @@ type Engine struct {
 	versions secret.Versions
 	// lists are what the authorities for TLS revoked, by their fingerprints; they change only with listing held.
 	// publishedLists are the lists as the status branch had them, in PEM, and listTrouble says why one could not be
-	// signed.
+	// signed. joinedLists names the records whose lists have the entries of the published ones.
 	lists          map[string]site.RevocationList
 	publishedLists []string
+	joinedLists    string
 	listTrouble    error
 	// granted is what people have approved of the access of the design; it changes only with granting held.
 	// wouldGrant is what the design in force grants. accessReport and accessNote say what of it was not approved; see

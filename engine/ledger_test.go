@@ -24,6 +24,8 @@ type board struct {
 	away   error
 	onSeal func() // is called when one node is published
 	lists  []string
+	// reported are the lists of each report, in PEM.
+	reported [][]string
 }
 
 func (b *board) RevocationLists(context.Context) ([]string, error) {
@@ -66,9 +68,12 @@ func (b *board) Report(_ context.Context, r site.Report) error {
 	if b.away != nil {
 		return b.away
 	}
-	b.lists = nil
+	var lists []string
 	for _, l := range r.RevocationLists {
-		b.lists = append(b.lists, l.PEM)
+		lists = append(lists, l.PEM)
+	}
+	if b.reported = append(b.reported, lists); len(lists) > 0 { // without one, those that are there stay
+		b.lists = lists
 	}
 	b.sealed = map[string]site.Sealed{}
 	for _, n := range r.Status.Nodes {

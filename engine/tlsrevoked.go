@@ -69,6 +69,7 @@ type listFacts struct {
 	recorded  map[string]site.RevocationList   // by authority
 	published []string                         // in PEM
 	isRead    bool                             // whether it is known what was published
+	records   string                           // the ID of these records
 	life      time.Duration                    // of a list
 }
 
@@ -101,6 +102,9 @@ func (e *Engine) signLists(ctx context.Context) error {
 		changed = changed || is.PEM != was.PEM
 	}
 	e.noteListTrouble(trouble)
+	if f.isRead && (len(f.signers) > 0 || len(f.published) == 0) { // without a key nobody can tell whose those are
+		e.noteListsJoined(f.records)
+	}
 	if changed {
 		e.lookAtLists()
 	}
@@ -116,7 +120,7 @@ func (e *Engine) listFacts() listFacts {
 		return f
 	}
 	f.published, f.life = e.publishedLists, time.Duration(e.design.TLS.ListLifeOrDefault())
-	f.isRead = e.Anchor == nil || e.anchor.compared == e.book.Records
+	f.records, f.isRead = e.book.Records, e.Anchor == nil || e.anchor.compared == e.book.Records
 	maps.Copy(f.recorded, e.lists)
 	for _, w := range e.workers {
 		for _, c := range w.memory.Recorded.TLS {
@@ -169,9 +173,12 @@ func (f listFacts) next(was site.RevocationList, now time.Time) (site.Revocation
 	a := f.signers[was.Authority]
 	is := was
 	if a != nil {
-		is = withPublishedLists(was, a, f.published)
+		is = withPublishedLists(was, a, f.published, now)
 	}
 	is.Entries = f.entries(is, now)
+	if a != nil {
+		is = f.withEarlier(is, a, now)
+	}
 	switch {
 	case a == nil && is.IsOver(now) && !slices.ContainsFunc(is.Entries, func(r site.RevokedTLS) bool { return now.Before(r.Until) }):
 		return site.RevocationList{Authority: was.Authority}, nil // nobody accepts any of them
@@ -181,7 +188,8 @@ func (f listFacts) next(was site.RevocationList, now time.Time) (site.Revocation
 		return is, errListsUnread
 	}
 	// An entry stays until a list that was signed after the end of the certificate has had it (RFC 5280, section 3.3).
-	is.Entries = slices.DeleteFunc(is.Entries, func(r site.RevokedTLS) bool { return r.Until.Before(is.Since) })
+	// One that was signed while the clock was ahead says nothing of that.
+	is.Entries = slices.DeleteFunc(is.Entries, func(r site.RevokedTLS) bool { return r.Until.Before(is.Since) && r.Until.Before(now) })
 	var revoked []tlsca.Revoked
 	for _, r := range is.Entries {
 		revoked = append(revoked, tlsca.Revoked{Serial: r.Serial, Since: r.Since})
@@ -194,9 +202,23 @@ func (f listFacts) next(was site.RevocationList, now time.Time) (site.Revocation
 	return is, nil
 }
 
+// withEarlier adds what was revoked under other certificates of the same key and name: to programs they are one issuer.
+func (f listFacts) withEarlier(is site.RevocationList, a *tlsca.Authority, now time.Time) site.RevocationList {
+	for authority, other := range f.recorded {
+		if authority == is.Authority {
+			continue
+		}
+		if l, err := a.ReadList([]byte(other.PEM)); err == nil {
+			count := slices.DeleteFunc(f.entries(other, now), func(r site.RevokedTLS) bool { return !now.Before(r.Until) })
+			is.Entries, is.Number = withEntries(is.Entries, count), max(is.Number, l.Number)
+		}
+	}
+	return is
+}
+
 // withPublishedLists adds the entries that the status branch has in a list of the authority. The number of the next list is
 // above that of this one.
-func withPublishedLists(is site.RevocationList, a *tlsca.Authority, published []string) site.RevocationList {
+func withPublishedLists(is site.RevocationList, a *tlsca.Authority, published []string, now time.Time) site.RevocationList {
 	for _, text := range published {
 		l, err := a.ReadList([]byte(text))
 		if err != nil {
@@ -205,7 +227,9 @@ func withPublishedLists(is site.RevocationList, a *tlsca.Authority, published []
 		is.Number = max(is.Number, l.Number)
 		var all []site.RevokedTLS
 		for _, r := range l.Revoked {
-			all = append(all, site.RevokedTLS{Serial: r.Serial, Since: r.Since}.Read())
+			if entry := (site.RevokedTLS{Serial: r.Serial, Since: r.Since}).Read(); now.Before(entry.Until) {
+				all = append(all, entry)
+			}
 		}
 		is.Entries = withEntries(is.Entries, all)
 	}
@@ -240,11 +264,11 @@ func (f listFacts) entries(is site.RevocationList, now time.Time) []site.Revoked
 	return withEntries(is.Entries, more)
 }
 
-// isToBeSigned reports whether the authority has to sign another list: there is none, it is due, it lacks an entry, or
-// the design asks for another life.
+// isToBeSigned reports whether the authority has to sign another list: there is none, it is due, it counts only later since
+// the clock was ahead, it lacks an entry, or the design asks for another life.
 func (f listFacts) isToBeSigned(is site.RevocationList, a *tlsca.Authority, now time.Time) bool {
 	l, err := a.ReadList([]byte(is.PEM))
-	if err != nil || !now.Before(l.Due()) {
+	if err != nil || !now.Before(l.Due()) || now.Before(l.Since.Add(-tlsca.Skew)) {
 		return true
 	}
 	until := l.Since.Add(f.life).Truncate(time.Second)
@@ -278,6 +302,25 @@ func (e *Engine) notePublishedLists(lists []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.publishedLists = lists
+}
+
+// noteListsJoined notes that the lists have the entries of those that were published.
+func (e *Engine) noteListsJoined(records string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.joinedLists != records {
+		e.joinedLists = records
+		e.touch()
+	}
+}
+
+// listsForBranchLocked are the lists that may replace those on the status branch: none before they have the entries of
+// those. Records from a backup have older lists.
+func (e *Engine) listsForBranchLocked() []site.RevocationList {
+	if e.joinedLists != e.book.Records {
+		return nil
+	}
+	return e.listsLocked()
 }
 
 // lookAtLists has the nodes that are to have the lists looked at.

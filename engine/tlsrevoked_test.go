@@ -145,6 +145,53 @@ func TestListsAreBackAfterTheRecordsAreLost(t *testing.T) {
 	}, "a", "b")
 }
 
+// Records from a backup have an older list. It does not replace the one on the status branch that has more, also while the
+// site key is not restored: the entries that only the branch has would be lost.
+func TestListsFromABackupReplaceNone(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyMaking(w.fleet.OSDriver())
+		w.systems = systems
+		b := &board{}
+		w.anchor = b
+		a := w.tlsAuthority(1)
+		w.commit(w.withList([]string{a.PEM()}, "b", "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		w.down()
+		b.mu.Lock()
+		claim, backup := b.claim, t.TempDir()
+		b.mu.Unlock()
+		if err := os.CopyFS(backup, os.DirFS(w.dir)); err != nil {
+			t.Fatal(err)
+		}
+		w.up()
+		w.after(time.Minute)
+		gone, _, _ := systems.state("a")
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "a", By: "ana", Reason: "odd"})
+		w.after(5 * time.Minute)
+		if l := w.listed(a, strings.Join(b.lists, "")); !l.Has(gone.SerialNumber.Text(16)) {
+			t.Fatalf("published is %+v", l)
+		}
+		w.down()
+		b.mu.Lock()
+		b.claim, b.reported = claim, nil // nothing on the branch bars the records from the backup
+		b.mu.Unlock()
+		w.dir = backup // and the site key is another one
+		w.up()
+		w.after(10 * time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for at, lists := range b.reported {
+			if len(lists) > 0 && !w.listed(a, strings.Join(lists, "")).Has(gone.SerialNumber.Text(16)) {
+				t.Errorf("report %d of %d has a list without what was revoked", at+1, len(b.reported))
+			}
+		}
+		if len(b.reported) == 0 || !w.listed(a, strings.Join(b.lists, "")).Has(gone.SerialNumber.Text(16)) {
+			t.Errorf("after %d reports the branch has %q", len(b.reported), b.lists)
+		}
+	}, "a", "b")
+}
+
 // While the authorities are exchanged the nodes have the lists of both: the certificates of either may be shown.
 func TestListsOfBothAuthorities(t *testing.T) {
 	inBubble(t, usual, func(w *world) {

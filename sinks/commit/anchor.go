@@ -214,10 +214,15 @@ func (r *Reporter) RevocationLists(ctx context.Context) (all []string, err error
 	if err != nil {
 		return nil, fmt.Errorf("status branch %s: %w", r.branch, err)
 	}
-	text, err := readBounded(files, revokedFile, maxRevoked)
+	info, err := fs.Stat(files, revokedFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxRevoked) {
+		r.log.Warn("status branch has something else in place of the lists of revoked certificates, which is not read", "site", r.site, "branch", r.branch, "file", revokedFile, "bytes", info.Size())
+		return nil, nil // Slipway wrote none of it
+	}
+	text, err := readBounded(files, revokedFile, maxRevoked)
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		all = append(all, string(pem.EncodeToMemory(block)))
 	}

@@ -242,3 +242,34 @@ func TestRevocationListsComeBack(t *testing.T) {
 		t.Errorf("read %q, %v", lists, err)
 	}
 }
+
+// What nobody could have published in place of the lists is no list: reading goes on, and the next report with a list
+// replaces it. Else whoever can write to the branch would stop the daemon by it.
+func TestDamagedRevocationLists(t *testing.T) {
+	for name, c := range map[string]struct{ file, text string }{
+		"too large": {revokedFile, strings.Repeat("x", maxRevoked+1)},
+		"a folder":  {revokedFile + "/x", "x"},
+		"garbled":   {revokedFile, "-----BEGIN X509 CRL-----\nx"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := repotest.Init(t)
+			r := reporter(t, g)
+			report(t, r, healthy(1))
+			g.Git("checkout", "-q", branch)
+			g.Write(c.file, c.text)
+			g.Commit("scribble")
+			g.Git("checkout", "-q", "--detach")
+			r = reporter(t, g)
+			if lists, err := r.RevocationLists(t.Context()); err != nil || len(lists) != 0 {
+				t.Errorf("read %q, %v", lists, err)
+			}
+			rep := healthy(2)
+			text := string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte("x")}))
+			rep.RevocationLists = []site.RevocationList{{PEM: text}}
+			report(t, r, rep)
+			if lists, err := r.RevocationLists(t.Context()); err != nil || !slices.Equal(lists, []string{text}) {
+				t.Errorf("after a report: %q, %v", lists, err)
+			}
+		})
+	}
+}
