@@ -61,7 +61,7 @@ func TestLostTLSCertificateIsNotValid(t *testing.T) {
 		if count[site.TLSOver] != 1 || count[site.TLSValid] > 0 || w.certificateProblem() == "" {
 			t.Errorf("when it is over: %v, %q", count, w.certificateProblem())
 		}
-		if kept := w.recorded("a").TLS; !slices.ContainsFunc(kept, func(c site.TLSCertificate) bool { return c.Serial == first.SerialNumber.Text(16) }) {
+		if kept := w.recorded("a").TLS; !slices.ContainsFunc(kept, func(c site.TLSCertificate) bool { return c.Serial == tlsSerial(first) }) {
 			t.Error("the record has not any more what the system shows")
 		}
 		systems.set(func() { systems.loses = false })
