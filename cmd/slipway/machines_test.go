@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -47,5 +50,15 @@ func TestLookGoesByTheCertificateOfTheFirstUse(t *testing.T) {
 		if failures["n1"] == nil || (asked.Load() > 0) != c.asks {
 			t.Errorf("%s: asked %d times, %v", name, asked.Load(), failures["n1"])
 		}
+	}
+}
+
+func TestWhyAMachineWasNotSeen(t *testing.T) {
+	denied := fmt.Errorf("observe n1: %w", driver.Say("wrong BMC password or locked account", errors.New("denied: POST https://n1/redfish/v1/SessionService/Sessions answered 401")))
+	if got, want := whyNotSeen(denied), "wrong BMC password or locked account (observe n1: denied: POST https://n1/redfish/v1/SessionService/Sessions answered 401)"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := whyNotSeen(errors.New("unreachable: EOF")); got != "unreachable: EOF" {
+		t.Errorf("got %s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -295,8 +297,16 @@ func (a *app) lookAtAll(ctx context.Context, s *site.Site, memory map[string]sit
 	ended()
 	for _, name := range s.NodeNames() {
 		if err := failures[name]; err != nil {
-			a.err.Printf("slipway: %s was not seen: %v\n", name, err)
+			a.err.Printf("slipway: %s was not seen: %s\n", name, whyNotSeen(err))
 		}
 	}
 	return seen, failures
+}
+
+// whyNotSeen is what an error of a driver means, with its own text after that: no daemon keeps it for `slipway why`.
+func whyNotSeen(err error) string {
+	if plain := driver.PlainOf(err); plain != "" && !strings.HasSuffix(err.Error(), plain) {
+		return plain + " (" + err.Error() + ")"
+	}
+	return err.Error()
 }
