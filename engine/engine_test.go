@@ -154,6 +154,36 @@ func TestBrokenCommitTouchesNothing(t *testing.T) {
 	}, "a")
 }
 
+// A site that the repository has no more may have its machines in another one by the same commit: nothing is done to
+// them until the site is back, whatever is broken besides.
+func TestASiteThatLeftTheRepositoryIsOnlyObserved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.source.add(nil, []site.Finding{{Code: "unknown-site", Severity: site.SeverityError, Message: `there is no site "test" in the repository`}})
+		w.after(2 * time.Minute)
+		before := w.fleet.Machine("a").Counts().Writes
+		w.fleet.Machine("a").SetPower("off")
+		w.after(5 * time.Minute)
+		w.source.add(nil, []site.Finding{{Code: "x", Severity: site.SeverityError, Message: "power is neither on nor off"}})
+		w.after(5 * time.Minute)
+		n := w.node("a")
+		if got := w.fleet.Machine("a").Counts().Writes; got != before || n.State != site.Blocked || !strings.Contains(n.Reason, "is not in the repository since revision commit-2, and its machines may be in another site now") {
+			t.Errorf("%d writes, and a is %s: %s", got-before, n.State, n.Reason)
+		}
+		if n.Release != "a revision that comes into force" || w.engine.Report().Status.ObserveOnly == "" {
+			t.Errorf("released by %q; acts for %q", n.Release, w.engine.Report().Status.ObserveOnly)
+		}
+		w.commit(w.design("a"))
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+		if w.fleet.Machine("a").Power() != "on" {
+			t.Error("it is off although the site is back")
+		}
+	}, "a")
+}
+
 func TestSixHourOutageOfABMC(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.commit(w.design("dead", "b"))

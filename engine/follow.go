@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/placement"
@@ -119,10 +120,14 @@ func (e *Engine) isQueued(rev site.Revision) bool {
 	return queued && e.queues(rev)
 }
 
-// refuse keeps the design in force and reports the findings.
+// refuse keeps the design in force and reports the findings. If the repository has the site no more, its machines are only
+// observed until another revision comes into force: another site of the repository may have them now.
 func (e *Engine) refuse(rev site.Revision, findings []site.Finding) {
 	e.mu.Lock()
 	e.attempted, e.findings = rev, findings
+	if e.readOnly == "" && slices.ContainsFunc(findings, func(f site.Finding) bool { return f.Code == "unknown-site" }) {
+		e.readOnly = fmt.Sprintf("site %s is not in the repository since revision %s, and its machines may be in another site now", e.Site, rev.Short())
+	}
 	inForce := "nothing is in force yet"
 	if e.applied.ID != "" {
 		inForce = e.applied.Short() + " stays in force"

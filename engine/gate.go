@@ -118,10 +118,14 @@ func (w *worker) supersededLocked(j job, same bool) *held {
 }
 
 func (e *Engine) readOnlyGate(s site.Step) *held {
-	if why := e.whyReadOnlyLocked(); why != "" {
-		return &held{state: site.Blocked, sentence: why + "; would " + s.Summary(), release: "a daemon that runs without --observe"}
+	why, release := e.whyReadOnlyLocked(), "a revision that comes into force"
+	if e.ObserveOnly {
+		release = "a daemon that runs without --observe"
 	}
-	return nil
+	if why == "" {
+		return nil
+	}
+	return &held{state: site.Blocked, sentence: why + "; would " + s.Summary(), release: release}
 }
 
 func (e *Engine) whyReadOnlyLocked() string {
