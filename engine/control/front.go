@@ -129,6 +129,9 @@ func (f *Front) askGranted() (map[string]granted, error) {
 	each := make([]*granted, len(all))
 	var asking sync.WaitGroup
 	for i, p := range all {
+		if p.Away != nil { // also one whose name nobody has checked
+			continue
+		}
 		asking.Go(func() {
 			var g granted
 			if err := f.ask(http.MethodGet, p.Site, "/granted", nil, &g); err == nil {
