@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +80,7 @@ func (h *Heads) Look(ctx context.Context, inForce string) (site.CommitList, erro
 	if heads[h.Branch] == "" {
 		return site.CommitList{}, fmt.Errorf("branch %s: %w", h.Branch, repo.ErrNoBranch)
 	}
-	if err := h.tidy(); err != nil {
+	if h.store, h.base, err = tidied(h.store, h.Dir, h.base, h.room); err != nil {
 		return site.CommitList{}, err
 	}
 	if head := heads[h.Branch]; h.store.Has(head) {
@@ -245,21 +244,4 @@ func (h *Heads) Revision(_ context.Context, id string) (site.Revision, error) {
 		return site.Revision{}, fmt.Errorf("%w: no branch of the repository has commit %s", site.ErrNotFound, short(id))
 	}
 	return revision(h.store, id)
-}
-
-// tidy keeps the store small.
-func (h *Heads) tidy() error {
-	size, err := h.store.Size()
-	if err != nil {
-		return err
-	}
-	if size < h.room {
-		return h.store.Tidy()
-	}
-	if err := os.RemoveAll(h.Dir); err != nil {
-		return err
-	}
-	h.base = ""
-	h.store, err = repo.OpenStore(h.Dir)
-	return err
 }

@@ -47,7 +47,8 @@ const maxStore = 1 << 30
 // Base fetches the branch with its whole history, which shows where proposals
 // parted from it.
 func (p *Proposals) Base(ctx context.Context) (site.Revision, error) {
-	if err := p.tidy(); err != nil {
+	var err error
+	if p.store, p.base, err = tidied(p.store, p.Dir, p.base, maxStore); err != nil {
 		return site.Revision{}, err
 	}
 	head, err := p.Remote.FetchWhole(ctx, p.store, "refs/heads/"+p.Branch, p.base)
@@ -97,19 +98,21 @@ func (p *Proposals) Contains(_ context.Context, revision, commit string) (bool, 
 	return p.store.Descends(revision, commit)
 }
 
-// tidy keeps the store small.
-func (p *Proposals) tidy() error {
-	size, err := p.store.Size()
+// tidied keeps a store small: one in a folder that has grown beyond its room begins again, without the base that it had.
+func tidied(store *repo.Store, dir, base string, room int64) (*repo.Store, string, error) {
+	size, err := store.Size()
 	if err != nil {
-		return err
+		return store, base, err
 	}
-	if size < maxStore {
-		return p.store.Tidy()
+	if size < room {
+		return store, base, store.Tidy()
 	}
-	if err := os.RemoveAll(p.Dir); err != nil {
-		return err
+	if err := os.RemoveAll(dir); err != nil {
+		return store, base, err
 	}
-	p.base = ""
-	p.store, err = repo.OpenStore(p.Dir)
-	return err
+	fresh, err := repo.OpenStore(dir)
+	if err != nil {
+		return store, base, err
+	}
+	return fresh, "", nil
 }
