@@ -76,7 +76,7 @@ func (a *app) commits(ctx context.Context, f commitsFlags) error {
 		a.out.Println("The repository cannot be listed: " + list.Problem)
 	}
 	if n := list.BranchesLeftOut; n > 0 {
-		a.out.Printf("Branches left out: %d. Slipway looks at the first 200 by name.\n", n)
+		a.out.Printf("Branches left out: %d, the last by name\n", n)
 	}
 	if n := list.NewerLeftOut; n > 0 {
 		a.out.Printf("Older commits of %s left out: %d\n", list.Branch, n)

@@ -49,7 +49,6 @@ const (
 type Commits struct {
 	CommitsConfig
 	site    Site
-	planner planner
 	look    chan struct{}
 	asked   chan string
 	offered offered
@@ -75,9 +74,12 @@ type plannedCommit struct {
 
 // NewCommits returns the plans of a site's commits; Run makes them.
 func NewCommits(of Site, c CommitsConfig) *Commits {
-	return &Commits{CommitsConfig: c, site: of, planner: planner{of, c.Evaluate, c.Judge, c.Pages}, look: make(chan struct{}, 1), asked: make(chan string, mostAsked),
+	return &Commits{CommitsConfig: c, site: of, look: make(chan struct{}, 1), asked: make(chan string, mostAsked),
 		offered: offered{plans: map[string]plannedCommit{}}}
 }
+
+// planner plans the designs of commits.
+func (c *Commits) planner() planner { return planner{c.site, c.Evaluate, c.Judge, c.Pages} }
 
 // Run looks at the repository and plans when somebody asks, until the context ends.
 func (c *Commits) Run(ctx context.Context) error {
@@ -253,7 +255,7 @@ func (c *Commits) plan(ctx context.Context, id string) {
 	inForce := c.site.Revision()
 	v.Base = inForce.ID
 	is.early = !c.site.HasMetAll()
-	on := &baseline{planner: c.planner, name: "the design in force"}
+	on := &baseline{planner: c.planner(), name: "the design in force"}
 	err := c.compare(ctx, &v, inForce, on)
 	if ctx.Err() != nil {
 		return
@@ -262,7 +264,7 @@ func (c *Commits) plan(ctx context.Context, id string) {
 		v.Problem, v.Ours, is.failed = "it could not be planned: "+retry.Steady(err), true, true
 		c.site.Log.Warn("commit not planned", "revision", id, "err", err)
 	}
-	c.planner.write(&v, on)
+	c.planner().write(&v, on)
 	is.detail = site.CommitDetail{InForce: inForce, Planned: v.When, Verdict: site.PlainLine(v.Verdict), Erases: len(v.Destroys()), PlanDetail: kept(v, on.nodes, on.racks())}
 }
 
@@ -281,7 +283,7 @@ func (c *Commits) compare(ctx context.Context, v *site.Review, inForce site.Revi
 	if err != nil {
 		return err
 	}
-	return c.planner.compare(ctx, v, rev, on)
+	return c.planner().compare(ctx, v, rev, on)
 }
 
 // end keeps what came of planning a commit, and forgets the oldest plans.

@@ -17,7 +17,7 @@ import (
 // Group keeps a process for each name. A process that has ended is started again, after a wait that grows with the
 // number of ends in a row.
 type Group struct {
-	// Command makes the command of a name, anew for each start, with exec.CommandContext. An error counts as an end of the
+	// Command makes the command of a name for each start, with exec.CommandContext. An error counts as an end of the
 	// process. The command's standard input stays open for as long as the process is to run. What it writes to its standard
 	// output says why it ends.
 	Command func(ctx context.Context, name string) (*exec.Cmd, error)
