@@ -100,7 +100,7 @@ func unclosed(f site.Finding, src []byte) site.Finding {
 		return f
 	}
 	f.Message = fmt.Sprintf("the file ends, and the %c of line %d is not closed", src[at], 1+bytes.Count(src[:at], []byte("\n")))
-	f.Fix = fmt.Sprintf("Write %c where it ends; indentation that does not fit shows where that is.", map[byte]byte{'{': '}', '[': ']', '(': ')'}[src[at]])
+	f.Fix = fmt.Sprintf("Write %c where it should end. The indentation may show where that is.", map[byte]byte{'{': '}', '[': ']', '(': ')'}[src[at]])
 	return f
 }
 
