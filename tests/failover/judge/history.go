@@ -114,10 +114,13 @@ func readLines[T any](dir, name string, into *[]T) error {
 	}
 }
 
-// Save writes a history into a folder.
+// Save writes a history into a folder, which it makes.
 func (h History) Save(dir string) error {
 	branch, err := json.Marshal(h.Branch)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	return errors.Join(os.WriteFile(filepath.Join(dir, branchFile), branch, fs.FileMode(0o600)),

@@ -250,7 +250,7 @@ func TestStartAfterTheWait(t *testing.T) {
 
 // What is saved is read again.
 func TestSaveAndRead(t *testing.T) {
-	dir := t.TempDir()
+	dir := t.TempDir() + "/kept/history"
 	if err := good().Save(dir); err != nil {
 		t.Fatal(err)
 	}
