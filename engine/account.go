@@ -46,7 +46,7 @@ func (e *Engine) setAccountLocked(node string, a site.Account) {
 		return
 	}
 	w.memory.Account = e.accountLocked(node)
-	w.plan = plan.Renumbered(w.plan, w.node, w.memory)
+	w.planIsLocked(plan.Renumbered(w.plan, w.node, w.memory))
 	w.status.Sealed = w.sealLocked()
 	w.wakeUp()
 }

@@ -50,6 +50,14 @@ func (e *Engine) waitingLocked() (site.Losses, string) {
 	return e.undecided.losses, e.undecided.digest
 }
 
+// planIsLocked takes over the node's plan. What waits for approval follows from it.
+func (w *worker) planIsLocked(p site.NodePlan) {
+	was := w.destroysLocked()
+	if w.plan = p; !slices.Equal(was, w.destroysLocked()) {
+		w.e.undecided.known = false
+	}
+}
+
 // destroysLocked returns the losses in the node's plan.
 func (w *worker) destroysLocked() site.Losses {
 	if w.leaving {

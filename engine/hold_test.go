@@ -304,6 +304,28 @@ func TestRolloutThatBeginsDuringAQuarantine(t *testing.T) {
 	}, names(2)...)
 }
 
+// An installation that came into force during a quarantine can be approved once that has ended: what waits was asked for
+// before, when there was nothing.
+func TestReleaseIntoAnInstallationIsApproved(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(time.Minute)
+		w.patch(d, "2", func(d *site.Site) { d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1 })
+		w.after(time.Minute)
+		if digest := w.engine.Report().Status.Approve; digest != "" {
+			t.Fatalf("%s waits for approval during the quarantine", digest)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+		w.after(time.Minute)
+		w.want("n1", site.Blocked)
+		w.reason("n1", "waits for approval")
+		w.approve()
+		w.after(10 * time.Minute)
+		w.want("n1", site.InSync)
+	}, "n1")
+}
+
 // What came into force while all of them were kept off is rolled out by its
 // rules when they are released.
 func TestReleaseOfAllRollsOutWhatTheyMissed(t *testing.T) {

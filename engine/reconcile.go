@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -186,17 +185,14 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 		p.Notes = append(p.Notes, note)
 	}
 	w.binding = w.connections[site.Manager].binding()
-	was := w.destroysLocked()
-	w.plan, w.unplanned = *p, false
+	w.planIsLocked(*p)
+	w.unplanned = false
 	w.noteWantLocked()
 	if note := w.startNoteLocked(); note != "" {
 		w.plan.Notes = append(w.plan.Notes, note)
 	}
 	if note := w.artifactNoteLocked(); note != "" {
 		w.plan.Notes = append(w.plan.Notes, note)
-	}
-	if !slices.Equal(was, w.destroysLocked()) {
-		w.e.undecided.known = false
 	}
 	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {

@@ -40,7 +40,7 @@ type rolling struct {
 func (e *Engine) planLocked() {
 	for _, w := range e.workers {
 		if !w.leaving {
-			w.plan = e.planOfLocked(w, w.memory)
+			w.planIsLocked(e.planOfLocked(w, w.memory))
 		}
 	}
 	e.undecided.known = false
@@ -136,7 +136,7 @@ func (e *Engine) rollOutMissed(ctx context.Context, released []*worker) error {
 		}
 		m := w.memory
 		m.Recorded.Quarantined = nil
-		w.plan = e.planOfLocked(w, m)
+		w.planIsLocked(e.planOfLocked(w, m))
 		missed = missed || slices.ContainsFunc(w.plan.Steps, func(s site.Step) bool { return !s.Drift })
 	}
 	if missed {
