@@ -24,14 +24,15 @@ type difference struct {
 func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	installs := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall })
 	seen := seenIn(m.Observed, f, installs)
-	if why := unresolved(n, f, seen); len(why) > 0 {
+	w := wishFor(n, f, seen)
+	if why := w.unresolved(n, f); len(why) > 0 {
 		if site.IsInside(f) && len(p.Blocked) == 0 {
 			p.Release = "a change of the system that makes it possible, or a commit that changes it"
 		}
 		p.Blocked = append(p.Blocked, why...)
 		return
 	}
-	d := differenceOf(p, n, f, m, seen, installs)
+	d := differenceOf(p, w, n, f, m, installs)
 	switch {
 	case d.isSpent(n, m):
 		p.Blocked, p.Spent = append(p.Blocked, spent(n, f, d.changes, m.Recorded)), true
@@ -60,11 +61,11 @@ func seenIn(o site.Observed, f site.Facet, installs bool) site.FacetState {
 
 // differenceOf compares a facet with the design. It adds to the plan what Slipway does not remove or
 // set back, and why.
-func differenceOf(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState, installs bool) difference {
-	w := wishFor(n, f, seen)
+func differenceOf(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Memory, installs bool) difference {
+	seen := w.seen
 	d := difference{facet: f, seen: seen, wish: w, installs: installs}
-	d.remove = planRemoval(p, n, f, m, seen)
-	d.returning = planReturn(p, w, n, f, m, seen)
+	d.remove = planRemoval(p, w, n, f, m)
+	d.returning = planReturn(p, w, n, f, m)
 	d.changes = slices.Concat(w.diff(n, f, seen), d.returning, removals(f, d.remove))
 	if f == site.FacetDisks && isDue(n, m) {
 		d.changes = withoutDisk(n.Virtual.ImageDisk(), d.changes) // the installation makes it anew
@@ -166,7 +167,8 @@ func isDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
 	asks := w.Want != nil || site.IsInside(f) && !w.Unread && n.Asks(f) // not only of another system or machine
-	return !seen.Seen.IsZero() && asks && len(w.Unsure) == 0 && seen.Busy == "" && len(w.Lacking)+len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
+	return !seen.Seen.IsZero() && asks && len(w.Unsure) == 0 && seen.Busy == "" && len(w.Lacking)+len(w.unresolved(n, f)) == 0 && len(w.diff(n, f, seen)) == 0 &&
+		len(seen.LeftBy(n, f, w.Resolved))+len(seen.ReturningBy(w.Resolved)) == 0
 }
 
 // differs describes changes as differences.

@@ -18,27 +18,27 @@ const (
 // planRemoval returns the items of a facet that Slipway made and that left the design. It returns
 // them only if the machine's list of them is the recorded one. Otherwise somebody changed the list,
 // and a person has to say whether it is right.
-func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState) []string {
-	left := seen.Left(n, f)
-	if len(left) == 0 || m.Recorded.Owned.Agrees(seen) {
+func planRemoval(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Memory) []string {
+	left := w.seen.LeftBy(n, f, w.Resolved)
+	if len(left) == 0 || m.Recorded.Owned.Agrees(w.seen) {
 		return left
 	}
-	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: %s", f, someOf(printable(left)), editedList(n, m, seen)))
+	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: %s", f, someOf(printable(left)), editedList(n, m, w.seen)))
 	return nil
 }
 
 // planReturn returns the changes that restore fields that left the design. The machine's list says
 // which these are, so it must be the recorded one, as for a removal.
-func planReturn(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState) []site.Change {
-	changes := w.returning(n, f, seen)
-	if len(changes) == 0 || m.Recorded.Owned.Agrees(seen) {
+func planReturn(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Memory) []site.Change {
+	changes := w.returning(f)
+	if len(changes) == 0 || m.Recorded.Owned.Agrees(w.seen) {
 		return changes
 	}
 	var fields []string
 	for _, c := range changes {
 		fields = append(fields, c.Field)
 	}
-	p.Reported = append(p.Reported, fmt.Sprintf("%s left the design and Slipway does not set it back: %s", someOf(fields), editedList(n, m, seen)))
+	p.Reported = append(p.Reported, fmt.Sprintf("%s left the design and Slipway does not set it back: %s", someOf(fields), editedList(n, m, w.seen)))
 	return nil
 }
 
@@ -69,10 +69,10 @@ func short(digest string) string { return digest[:min(len(digest), 12)] }
 const wasBefore = "as it was before"
 
 // returning returns the changes that restore fields that left the design.
-func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
+func (w wish) returning(f site.Facet) []site.Change {
 	var changes []site.Change
-	for _, field := range seen.Returning(n, f) {
-		have, told := seen.Have[field]
+	for _, field := range w.seen.ReturningBy(w.Resolved) {
+		have, told := w.seen.Have[field]
 		if !told {
 			have = Unknown
 		}

@@ -51,7 +51,7 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 	if isDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
 		return nil
 	}
-	if seen.Busy != "" || len(unresolved(n, f, seen)) > 0 || isSpent(n, f, m.Recorded) {
+	if seen.Busy != "" || len(wishFor(n, f, seen).unresolved(n, f)) > 0 || isSpent(n, f, m.Recorded) {
 		return nil
 	}
 	if site.IsInside(f) && seen.Waits != "" && !mayReboot(n, f, seen) {

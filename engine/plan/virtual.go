@@ -50,7 +50,8 @@ func Absent(o site.Observed) bool { return stateOf(o) == site.StateAbsent }
 
 // foreign says that another machine has the name.
 func foreign(n *site.Node, m site.Memory) string {
-	return strings.Join(unresolved(n, site.FacetDefinition, m.Observed.Facets[site.FacetDefinition]), "; ")
+	const f = site.FacetDefinition
+	return strings.Join(wishFor(n, f, m.Observed.Facets[f]).unresolved(n, f), "; ")
 }
 
 // lost says that the machine, or the disk that it was installed on, no longer

@@ -118,11 +118,10 @@ func (w wish) reachedBy(seen site.FacetState) bool {
 
 // unresolved returns sentences about the fields of the design that mean nothing
 // on the machine, each with its origin.
-func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
-	w := wishFor(n, f, seen)
+func (w wish) unresolved(n *site.Node, f site.Facet) []string {
 	why := w.Unresolved
 	if f == site.FacetBoot {
-		why = noSource(n, seen)
+		why = noSource(n, w.seen)
 	}
 	var found []string
 	if cause := oneCause(why); site.IsInside(f) && cause != "" {

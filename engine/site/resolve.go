@@ -146,8 +146,12 @@ func (s FacetState) Left(n *Node, f Facet) []string {
 	if !IsInside(f) || len(s.Owned) == 0 {
 		return nil
 	}
-	r := s.Resolve(n, f)
-	if r.Unread {
+	return s.LeftBy(n, f, s.Resolve(n, f))
+}
+
+// LeftBy is Left for a facet that is resolved already.
+func (s FacetState) LeftBy(n *Node, f Facet, r Resolved) []string {
+	if !IsInside(f) || len(s.Owned) == 0 || r.Unread {
 		return nil // the design may ask for it in a system of its family
 	}
 	designed := item.Keys(n.MayItems(f, s.System)) // what a driver brought stays even if its device is no longer seen
@@ -166,7 +170,15 @@ func (s FacetState) Returning(n *Node, f Facet) (fields []string) {
 	if len(s.Asked) == 0 {
 		return nil
 	}
-	for _, i := range s.Resolve(n, f).Items {
+	return s.ReturningBy(s.Resolve(n, f))
+}
+
+// ReturningBy is Returning for a facet that is resolved already.
+func (s FacetState) ReturningBy(r Resolved) (fields []string) {
+	if len(s.Asked) == 0 {
+		return nil
+	}
+	for _, i := range r.Items {
 		for _, field := range i.Returning(s.Asked[i.Key]) {
 			fields = append(fields, item.Name(i.Key, field))
 		}

@@ -10,9 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // These are message constants of the D-Bus specification 1.0 ("Message Protocol").
@@ -24,9 +26,15 @@ const (
 	fieldPath    = 1
 	fieldFace    = 2
 	fieldMember  = 3
+	fieldFault   = 4
 	fieldReplies = 5
+	fieldTo      = 6
 	fieldSig     = 8
 )
+
+// maxCalls bounds the calls that wait for answers. A bus lets a connection have 128 (dbus-daemon(1),
+// max_replies_per_connection).
+const maxCalls = 100
 
 // maxMessage bounds an answer, in bytes. Many units may have failed.
 const maxMessage = 16 << 20
@@ -34,27 +42,27 @@ const maxMessage = 16 << 20
 // message is a call or an answer.
 type message struct {
 	kind               byte
+	to                 string // a name on the bus; empty where nobody else answers
 	path, face, member string
+	fault              string // the name of the error that answers
 	signature          string
 	body               []byte
 	replies            uint32 // to which call
 	order              binary.ByteOrder
 }
 
-// conversation is a connection to systemd. It collects calls, sends them at once and returns the answers in order.
+// conversation is a connection to systemd or to the bus.
 type conversation struct {
-	f      *os.File
-	ctx    context.Context
-	close  func()
-	calls  uint32
-	out    bytes.Buffer
-	in     *bufio.Reader
-	next   uint32             // the call whose answer is read next
-	waited map[uint32]message // answers that arrived early
+	f     *os.File
+	ctx   context.Context
+	close func()
+	in    *bufio.Reader
+	calls uint32
 }
 
-// dial connects to systemd. It returns fs.ErrNotExist if nothing answers there.
-func dial(ctx context.Context, path string) (*conversation, error) {
+// dial connects to systemd or to the bus. It returns fs.ErrNotExist if nothing answers there. The connection ends by
+// itself after a time.
+func dial(ctx context.Context, path string, within time.Duration) (*conversation, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
@@ -70,8 +78,8 @@ func dial(ctx context.Context, path string) (*conversation, error) {
 		}
 		return nil, fmt.Errorf("connect to systemd at %s: %w", path, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	c := &conversation{f: os.NewFile(uintptr(fd), path), ctx: ctx, next: 1, waited: map[uint32]message{}}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	c := &conversation{f: os.NewFile(uintptr(fd), path), ctx: ctx}
 	late := context.AfterFunc(ctx, func() {
 		if raw, err := c.f.SyscallConn(); err == nil {
 			raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RDWR) }) // ends pending reads and writes
@@ -90,36 +98,45 @@ func dial(ctx context.Context, path string) (*conversation, error) {
 	return c, nil
 }
 
-// ask queues a call.
-func (c *conversation) ask(m message) {
-	c.calls++
-	m.kind = callType
-	c.out.Write(m.encode(c.calls))
-}
-
-func (c *conversation) send() error {
-	if _, err := c.out.WriteTo(c.f); err != nil {
-		return fmt.Errorf("ask systemd: %w", err)
-	}
-	return nil
-}
-
-// answer returns the answer to the next call.
-func (c *conversation) answer() (message, error) {
-	for {
-		if m, ok := c.waited[c.next]; ok {
-			delete(c.waited, c.next)
-			c.next++
-			return m, nil
+// exchange makes calls, many at once, and returns the answers in their order.
+func (c *conversation) exchange(calls []message) (answers []message, err error) {
+	for some := range slices.Chunk(calls, maxCalls) {
+		next, err := c.some(some)
+		if err != nil {
+			return nil, fmt.Errorf("ask systemd: %w", c.why(err))
 		}
+		answers = append(answers, next...)
+	}
+	return answers, nil
+}
+
+// some makes calls at once and returns the answers in their order.
+func (c *conversation) some(calls []message) ([]message, error) {
+	var out bytes.Buffer
+	first := c.calls + 1
+	for _, m := range calls {
+		c.calls++
+		m.kind = callType
+		out.Write(m.encode(c.calls))
+	}
+	if _, err := out.WriteTo(c.f); err != nil {
+		return nil, err
+	}
+	answers := make([]message, len(calls))
+	for missing := len(calls); missing > 0; {
 		m, err := read(c.in)
 		if err != nil {
-			return message{}, c.why(err)
+			return nil, err
 		}
-		if m.replies != 0 && (m.kind == replyType || m.kind == errorType) { // the others are signals
-			c.waited[m.replies] = m
+		if m.kind != replyType && m.kind != errorType { // signals
+			continue
+		}
+		if m.replies >= first && m.replies <= c.calls && answers[m.replies-first].kind == 0 {
+			answers[m.replies-first] = m
+			missing--
 		}
 	}
+	return answers, nil
 }
 
 // why explains an error of the socket.
@@ -165,6 +182,9 @@ func (m message) encode(serial uint32) []byte {
 	field(fieldPath, "o", m.path)
 	field(fieldFace, "s", m.face)
 	field(fieldMember, "s", m.member)
+	if m.to != "" {
+		field(fieldTo, "s", m.to)
+	}
 	if m.signature != "" {
 		field(fieldSig, "g", m.signature)
 	}
@@ -240,7 +260,9 @@ func (m *message) readFields(b []byte) error {
 				m.signature = s
 			}
 		case signature == "s" || signature == "o":
-			d.text()
+			if s := d.text(); code == fieldFault {
+				m.fault = s
+			}
 		case signature == "u":
 			d.uint32()
 		default:

@@ -3,6 +3,7 @@ package systemd
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,8 +48,8 @@ type answer struct {
 	Failed []string
 }
 
-// A real systemd tells over its socket, of every unit that it knows and of some that it does
-// not, what systemctl prints.
+// A real systemd tells over the bus, and over its own socket, of every unit that it knows and of some that it does not,
+// what systemctl prints.
 func TestIsWhatSystemctlSays(t *testing.T) {
 	nspawn.Require(t)
 	s := nspawn.Boot(t, nspawn.Loopback)
@@ -57,29 +59,32 @@ func TestIsWhatSystemctlSays(t *testing.T) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	quoted := "'" + strings.Join(names, "' '") + "'"
-	var got answer
-	if err := json.Unmarshal([]byte(s.Does(inSystem+"=1 /root/program "+quoted)), &got); err != nil {
-		t.Fatal(err)
-	}
 	blocks := strings.Split(strings.TrimSpace(s.Does("systemctl show --property="+strings.Join(properties, ",")+" -- "+quoted)), "\n\n")
-	if len(blocks) != len(names) || len(got.Told) != len(names) || len(names) < 50 {
-		t.Fatalf("%d units, %d of systemctl, %d of the socket", len(names), len(blocks), len(got.Told))
+	failed := strings.Fields(s.Does("systemctl list-units --state=failed --plain --no-legend --full | cut -d' ' -f1"))
+	if len(blocks) != len(names) || len(names) < 50 || !slices.Contains(failed, "9fails.service") {
+		t.Fatalf("%d units, %d of systemctl, failed: %q", len(names), len(blocks), failed)
 	}
-	for i, name := range names {
-		want := map[string]string{}
+	var want []map[string]string
+	for i := range names {
+		one := map[string]string{}
 		for line := range strings.Lines(blocks[i]) {
 			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
 			if strings.Contains(v, `"`) { // in a list systemctl quotes names such as a\x2db.mount
 				v = strings.ReplaceAll(strings.ReplaceAll(v, `"`, ""), `\\`, `\`)
 			}
-			want[k] = v
+			one[k] = v
 		}
-		if diff := cmp.Diff(want, got.Told[i]); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		want = append(want, one)
 	}
-	if want := strings.Fields(s.Does("systemctl list-units --state=failed --plain --no-legend --full | cut -d' ' -f1")); !slices.Equal(slices.Sorted(slices.Values(got.Failed)), want) || !slices.Contains(want, "9fails.service") {
-		t.Errorf("failed: %q, want %q", got.Failed, want)
+	for _, hidden := range []string{socket, bus} { // systemd is there to be asked over the other one alone
+		var got answer
+		if err := json.Unmarshal([]byte(s.Does("mv "+hidden+" "+hidden+".hidden; "+inSystem+"=1 /root/program "+quoted+" || true; mv "+hidden+".hidden "+hidden)), &got); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got.Failed)
+		if diff := cmp.Diff(answer{want, failed}, got); diff != "" {
+			t.Errorf("without %s: %s", hidden, diff)
+		}
 	}
 }
 
@@ -87,10 +92,16 @@ func TestIsWhatSystemctlSays(t *testing.T) {
 func manager(t *testing.T, answers func(io.ReadWriter)) *inside.Host {
 	t.Helper()
 	h := inside.Real(t.TempDir(), true)
-	if err := os.MkdirAll(filepath.Dir(h.Path(socket)), 0o755); err != nil {
+	listen(t, h.Path(socket), answers)
+	return h
+}
+
+func listen(t *testing.T, path string, answers func(io.ReadWriter)) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", h.Path(socket))
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +113,6 @@ func manager(t *testing.T, answers func(io.ReadWriter)) *inside.Host {
 			c.Close()
 		}
 	}()
-	return h
 }
 
 // What is no answer of systemd is an error, and none that never comes holds anybody up.
@@ -172,4 +182,63 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d units in %d bytes", len(names), len(b))
 		}
 	})
+}
+
+// What does not come over the bus is asked for directly.
+func TestWithoutTheBus(t *testing.T) {
+	login := len("\x00AUTH EXTERNAL \r\nBEGIN\r\n") + 2*len(strconv.Itoa(os.Geteuid()))
+	direct := func(c io.ReadWriter) {
+		io.ReadFull(c, make([]byte, login))
+		io.WriteString(c, "OK 1\r\n")
+		read(c)
+		units := append([]byte{0, 0, 0, 0}, make([]byte, 4)...) // an empty list
+		c.Write(message{kind: replyType, signature: "a(ssssssouso)", body: units}.answering(1))
+	}
+	refused := func(fault string) func(io.ReadWriter) {
+		return func(c io.ReadWriter) {
+			io.ReadFull(c, make([]byte, login))
+			io.WriteString(c, "OK 1\r\n")
+			c.Write(message{kind: replyType, signature: "s", body: texts(":1.1")}.answering(1))
+			c.Write(message{kind: errorType, fault: fault}.answering(2))
+			io.Copy(io.Discard, c)
+		}
+	}
+	for name, answers := range map[string]func(io.ReadWriter){
+		"refused": refused("org.freedesktop.DBus.Error.AccessDenied"), "unknown": refused("org.freedesktop.DBus.Error.ServiceUnknown"),
+		"ended": func(io.ReadWriter) {}, "silent": func(c io.ReadWriter) { io.Copy(io.Discard, c) },
+	} {
+		h := inside.Real(t.TempDir(), true)
+		listen(t, h.Path(bus), answers)
+		listen(t, h.Path(socket), direct)
+		if failed, err := Failed(t.Context(), h); err != nil || len(failed) > 0 {
+			t.Errorf("%s: got %q, %v", name, failed, err)
+		}
+	}
+}
+
+// answering is an answer in wire format.
+func (m message) answering(call uint32) []byte {
+	fields := []byte{fieldReplies, 1, 'u', 0}
+	fields = binary.LittleEndian.AppendUint32(fields, call)
+	for code, value := range map[byte]string{fieldFault: m.fault, fieldSig: m.signature} {
+		if value == "" {
+			continue
+		}
+		if code == fieldSig {
+			fields = append(append(fields, code, 1, 'g', 0, byte(len(value))), value...)
+		} else {
+			fields = append(fields, code, 1, 's', 0)
+			fields = append(binary.LittleEndian.AppendUint32(fields, uint32(len(value))), value...)
+		}
+		fields = append(fields, 0)
+	}
+	b := []byte{'l', m.kind, 0, 1}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.body)))
+	b = binary.LittleEndian.AppendUint32(b, call)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(fields)))
+	b = append(b, fields...)
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	return append(b, m.body...)
 }
