@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (s *settings) ask(r Request, file string) (*Answer, error) {
 	}
 	ended := p.end()
 	switch {
-	case errors.Is(err, errSilent) && ctx.Err() != nil, errors.Is(err, errLate):
+	case errors.Is(err, errLate):
 		return nil, fmt.Errorf("the module %s has not answered for %v: %w", s.module, patience, err)
 	case errors.Is(err, errSilent) && ended != nil:
 		return nil, fmt.Errorf("the module %s crashed (%w): %w", s.module, ended, err)
@@ -157,7 +158,7 @@ func (p *running) login(t Token, file string) error {
 	if err := n.try(stamp); err != nil {
 		return fmt.Errorf("%w: %s", err, p.of.wayBack(n.path))
 	}
-	if err := p.send(PIN{pin}); err != nil {
+	if err := p.sendPIN(pin); err != nil {
 		return err
 	}
 	switch a, err := p.receive(); {
@@ -184,16 +185,28 @@ func (s *settings) wayBack(note string) string {
 	return fmt.Sprintf("put the right PIN into the credential %s, and remove %s", s.pin, note)
 }
 
-func (p *running) send(message any) error {
+func (p *running) send(message Request) error {
 	line, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
-	defer clear(line)
 	if len(line) >= MostMessage {
 		return errDamaged
 	}
-	if _, err := p.in.Write(append(line, '\n')); err != nil {
+	return p.write(append(line, '\n'))
+}
+
+// sendPIN sends the message PIN, and leaves no copy of it in buffers.
+func (p *running) sendPIN(pin []byte) error {
+	const before, after = `{"pin":"`, "\"}\n"
+	line := make([]byte, 0, len(before)+base64.StdEncoding.EncodedLen(len(pin))+len(after))
+	line = append(base64.StdEncoding.AppendEncode(append(line, before...), pin), after...)
+	defer clear(line)
+	return p.write(line)
+}
+
+func (p *running) write(line []byte) error {
+	if _, err := p.in.Write(line); err != nil {
 		return errSilent // the program is gone
 	}
 	return nil
@@ -206,7 +219,7 @@ func (p *running) receive() (*Answer, error) {
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return nil, errGarbage
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded) || err != nil && p.ctx.Err() != nil:
 		return nil, errLate
 	case err != nil && len(bytes.TrimSpace(line)) > 0 && errors.Is(err, io.EOF):
 		return nil, errGarbage
