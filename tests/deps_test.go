@@ -193,6 +193,21 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// The daemon is one static program: the library that loads foreign code is in none of its packages.
+func TestDaemonLoadsNoModules(t *testing.T) {
+	for program, has := range map[string]bool{"slipway": false, "slipway-pkcs11": true} {
+		cmd := exec.Command("go", "list", "-deps", "./cmd/"+program)
+		cmd.Dir = ".."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(out), "ebitengine/purego") != has {
+			t.Errorf("%s has the library that loads modules: %v, want %v", program, !has, has)
+		}
+	}
+}
+
 // The values that everyone shares stay free of everything.
 func TestSiteImportsTheStandardLibraryOnly(t *testing.T) {
 	listed := 0
