@@ -41,6 +41,7 @@ func (a *app) sitePKCS11Command() *cobra.Command {
 func (a *app) sealKeyCommand(cmd *cobra.Command, to func() (*sealer, error)) *cobra.Command {
 	var f keyFlags
 	cmd.RunE = func(*cobra.Command, []string) error {
+		a.hideMemory()
 		s, err := to()
 		if err != nil {
 			return err

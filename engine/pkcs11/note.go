@@ -40,7 +40,7 @@ func openNote(ctx context.Context, file string, t Token) (*note, error) {
 	if err == nil {
 		err = ownedAsFolder(f, filepath.Dir(n.path))
 	} else if errors.Is(err, fs.ErrExist) {
-		f, err = os.OpenFile(n.path, how, 0)
+		f, err = openAlone(n.path, how)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("no PIN was sent, because the note that it was refused could not be kept: %w: keep the sealed file in a folder to which the daemon may write", err)
@@ -58,6 +58,22 @@ func openNote(ctx context.Context, file string, t Token) (*note, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// openAlone opens a plain file that has no other name: root must not write into one that the daemon's user linked here.
+func openAlone(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, how, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Sys().(*syscall.Stat_t).Nlink != 1) {
+		err = fmt.Errorf("%s is not a plain file with one name: remove it", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // ownedAsFolder gives a new file that root made to the owner of its folder, which is the daemon's user.

@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"os"
+	"path/filepath"
 )
 
 // The PEM block of a sealed secret: its type, and the header that names the settings of the host.
@@ -68,6 +70,9 @@ type Choice struct {
 func Seal(c Choice, p Purpose, secret []byte, file string) (text []byte, to Token, err error) {
 	s, err := readSettings(c.Settings)
 	if err != nil {
+		return nil, Token{}, err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, Token{}, err
 	}
 	a, err := s.ask(Request{Module: s.module, Token: c.Token, Key: c.Key}, file)

@@ -402,11 +402,13 @@ func TestNotes(t *testing.T) {
 	if _, err := Unseal(text, Identity, filepath.Join(h.folder, "none", "secrets.key")); err == nil || !strings.Contains(err.Error(), "no PIN was sent, because the note that it was refused could not be kept") {
 		t.Errorf("without a place for notes: %v", err)
 	}
-	if err := errors.Join(os.Remove(n.path), os.Symlink(h.PIN, n.path)); err != nil {
-		t.Fatal(err)
-	}
-	h.want("a link", h.opens(text), "no PIN was sent")
-	if b, err := os.ReadFile(h.PIN); err != nil || string(b) != "1234\n" {
-		t.Errorf("the file behind the link is %q, %v", b, err)
+	for name, link := range map[string]func(from, to string) error{"a link": os.Symlink, "another name": os.Link} {
+		if err := errors.Join(os.Remove(n.path), link(h.PIN, n.path)); err != nil {
+			t.Fatal(err)
+		}
+		h.want(name, h.opens(text), "no PIN was sent, because the note")
+		if b, err := os.ReadFile(h.PIN); err != nil || string(b) != "1234\n" {
+			t.Errorf("the file behind %s is %q, %v", name, b, err)
+		}
 	}
 }
