@@ -28,10 +28,10 @@ func (f tokenFlags) sealer() (*sealer, error) {
 	case (f.key == "") == (f.id == ""):
 		return nil, usage("name the private key, either with --key LABEL or with --key-id ID: pkcs11-tool --login --list-objects shows both")
 	}
-	s := &sealer{to: "a token"}
+	s := &sealer{device: "a token"}
 	s.seal = func(p pkcs11.Purpose, secret []byte, file string) ([]byte, error) {
 		text, to, err := pkcs11.Seal(pkcs11.Choice{Settings: absolute(f.settings), Token: f.token, Key: pkcs11.Key{ID: id, Label: f.key}}, p, secret, file)
-		s.to = fmt.Sprintf("the token %s", to)
+		s.device = fmt.Sprintf("the token %s", to)
 		return text, err
 	}
 	return s, nil

@@ -56,7 +56,7 @@ func (a *app) sealKeyCommand(cmd *cobra.Command, to func() (*sealer, error)) *co
 		if err := key.Seal(f.at(), func(text []byte) ([]byte, error) { return s.seal(pkcs11.SiteKey, text, f.at()) }); err != nil {
 			return err
 		}
-		return a.showSealedKey(f.at(), key.Public(), s.to)
+		return a.showSealedKey(f.at(), key.Public(), s.device)
 	}
 	f.add(cmd)
 	return cmd

@@ -19,8 +19,7 @@ import (
 
 // sealer seals a secret to a device of this host. It writes nothing yet.
 type sealer struct {
-	// to is the device, as people read it.
-	to string
+	device string // as people read it
 	// seal seals a secret that a file will hold.
 	seal func(p pkcs11.Purpose, secret []byte, file string) ([]byte, error)
 	pcrs []int // of a TPM
@@ -39,7 +38,7 @@ func (f tpmFlags) sealer() (*sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sealer{to: "the TPM of this host", pcrs: numbers, seal: func(_ pkcs11.Purpose, secret []byte, _ string) ([]byte, error) {
+	return &sealer{device: "the TPM of this host", pcrs: numbers, seal: func(_ pkcs11.Purpose, secret []byte, _ string) ([]byte, error) {
 		return tpm.Seal(absolute(f.device), secret, numbers)
 	}}, nil
 }
@@ -173,7 +172,7 @@ func (a *app) showSealing(at string, id sealed.Identity, made bool, to *sealer) 
 			Recipients []string `json:"recipients"`
 		}{at, made, to.pcrs, id.Recipients()})
 	}
-	a.out.Printf("identity %s: sealed to %s\n", at, to.to)
+	a.out.Printf("identity %s: sealed to %s\n", at, to.device)
 	for _, r := range id.Recipients() {
 		a.out.Printf("recipient %s\n", r)
 	}

@@ -114,7 +114,7 @@ func (p *running) end() error {
 var (
 	errSilent  = errors.New("its program ended without an answer")
 	errLate    = errors.New("its program was ended")
-	errGarbage = errors.New("the program that loads the module answered with what is no answer of " + programName)
+	errGarbage = errors.New("the program that loads the module does not answer as " + programName + " does")
 )
 
 // converse holds the conversation with the program.

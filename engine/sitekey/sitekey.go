@@ -183,7 +183,7 @@ func LoadSealed(path string) (*Key, keyseal.Device, error) {
 	text, by, err := keyseal.Read(path, mostBytes, pkcs11.SiteKey)
 	switch {
 	case err != nil && by != keyseal.None:
-		return nil, by, fmt.Errorf("site key: %w. If the device does not open it any more, remove the file and put the copy of the key back with `slipway site import-key`; then restart the daemon", err)
+		return nil, by, fmt.Errorf("site key: %w. If the device no longer opens it, remove the file and put the copy of the key back with `slipway site import-key`; then restart the daemon", err)
 	case err != nil:
 		return nil, by, fmt.Errorf("site key: %w", err)
 	}
