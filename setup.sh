@@ -7,7 +7,7 @@
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
 # the packages are installed, what builds and reads packages of Debian and RPM and
-# images, a TPM for guests, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
+# images, a TPM for guests, a token and what makes its keys, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
 # read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
 # DHCP, whose services are kept from starting too, what opens files of age, what runs programs of arm64, what unpacks the ramdisk, Chromium, and npm. From npm: GitHub's
 # description of its API, and axe-core, which looks for faults in pages. Does
@@ -32,6 +32,8 @@ elif [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v swtpm >/dev/null || missing="$missing swtpm"
+	[ -e /usr/lib/softhsm/libsofthsm2.so ] || missing="$missing softhsm2"
+	command -v pkcs11-tool >/dev/null || missing="$missing opensc"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v age >/dev/null || missing="$missing age"
 	command -v cpio >/dev/null || missing="$missing cpio"

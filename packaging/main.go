@@ -84,7 +84,11 @@ func build(ctx context.Context, out string, architectures []string) error {
 		if err != nil {
 			return err
 		}
-		tree := slices.Concat(shared, []entry{{path: "/usr/bin/slipway", from: program, mode: 0o755}, {path: "/usr/share/doc/slipway/sbom.cdx.json", text: bom, mode: 0o644}})
+		loader, err := compileLoader(ctx, work, arch)
+		if err != nil {
+			return err
+		}
+		tree := slices.Concat(shared, []entry{{path: "/usr/bin/slipway", from: program, mode: 0o755}, loader, {path: "/usr/share/doc/slipway/sbom.cdx.json", text: bom, mode: 0o644}})
 		if err := writePackages(out, arch, r, tree); err != nil {
 			return err
 		}
@@ -124,6 +128,13 @@ func compileHelpers(ctx context.Context, work string) ([]entry, error) {
 		return nil, err
 	}
 	return append(tree, entry{path: "/usr/lib/slipway/agents/" + agent, from: path, mode: 0o755}), nil
+}
+
+// compileLoader builds the program that loads the modules of tokens. The image does not have it, as it needs a C library.
+func compileLoader(ctx context.Context, work, arch string) (entry, error) {
+	const name = "slipway-pkcs11"
+	path := filepath.Join(work, name+"-"+arch)
+	return entry{path: "/usr/lib/slipway/" + name, from: path, mode: 0o755}, goBuild(ctx, path, name, arch, "-buildvcs=false")
 }
 
 // compile builds the program for an architecture.

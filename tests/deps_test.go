@@ -29,7 +29,9 @@ var rules = []struct{ importer, may string }{
 	{"engine/access", "engine/hostfile engine/say engine/site"},
 	{"engine/openid", "engine/access engine/hostfile engine/site"},
 	{"engine/tpm", ""},
-	{"engine/sealed", "engine/keyfile engine/tpm"},
+	{"engine/pkcs11", "engine/hostfile engine/keyfile"},
+	{"engine/keyseal", "engine/keyfile engine/tpm engine/pkcs11"},
+	{"engine/sealed", "engine/keyfile engine/keyseal engine/pkcs11"},
 	{"engine/sops", "engine/sealed"},
 	{"engine/vault", "engine/site"},
 	{"engine/secret", "engine/site engine/hostfile engine/sealed engine/sops engine/vault"},
@@ -48,7 +50,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/rollout", "engine/site engine/say engine/plan engine/window"},
 	{"engine/ledger", "engine/site"},
 	{"engine/review", "engine/access engine/incident engine/site engine/say engine/ledger engine/placement engine/plan engine/present engine/record engine/retry engine/rollout"},
-	{"engine/sitekey", "engine/site engine/keyfile"},
+	{"engine/sitekey", "engine/site engine/keyfile engine/keyseal engine/pkcs11"},
 	{"engine/record", "engine/site engine/bios"},
 	{"engine/record/recordtest", "tests/port"},
 	{"engine/member", "engine/record engine/keyfile engine/serve"},
@@ -141,6 +143,7 @@ var only = map[string][]string{
 	"filippo.io/age":                       {"engine/sealed", "cmd/slipway"},
 	"go.yaml.in/yaml":                      {"engine/sops"},
 	"github.com/google/go-tpm":             {"engine/tpm"},
+	"github.com/ebitengine/purego":         {"cmd/slipway-pkcs11"},
 	"cuelang.org/go":                       {"engine/design", "engine/design/author", "engine/design/rule", "schema", "sinks/agent/rootimage"},
 	"github.com/robfig/cron":               {"engine/window"},
 	"github.com/go-git/go-git":             {"engine/repo", "engine/repo/repotest"},
@@ -186,6 +189,21 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s; it may import: %s", name, ours, may)
 			}
 			checkOnly(t, name, i)
+		}
+	}
+}
+
+// The daemon is one static program: the library that loads foreign code is in none of its packages.
+func TestDaemonLoadsNoModules(t *testing.T) {
+	for program, has := range map[string]bool{"slipway": false, "slipway-pkcs11": true} {
+		cmd := exec.Command("go", "list", "-deps", "./cmd/"+program)
+		cmd.Dir = ".."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(out), "ebitengine/purego") != has {
+			t.Errorf("%s has the library that loads modules: %v, want %v", program, !has, has)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 // to end well.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin, "./cmd/slipway", "./cmd/slipway-lab")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/slipway", "./cmd/slipway-lab", "./cmd/slipway-pkcs11")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

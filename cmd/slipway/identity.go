@@ -68,8 +68,8 @@ func (a *app) identityCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if export != "" && id.InTPM() {
-				return fmt.Errorf("%s is sealed to the TPM of this host, and a copy would open nothing elsewhere: the other recipients of the site are the way back", at)
+			if export != "" && id.SealedTo() != "" {
+				return fmt.Errorf("%s is sealed to %s, and a copy would open nothing without it: the other recipients of the site are the way back", at, id.SealedTo())
 			}
 			if export != "" {
 				if err := exportIdentity(at, export); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // hideMemory has the kernel keep the memory of this process, which holds secrets, from
 // other processes of the same user and out of cores. Programs that it starts are not
-// hidden: they hold none.
+// hidden: they hold none, but for slipway-pkcs11, which hides itself.
 func hideMemory() error {
 	var all error
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

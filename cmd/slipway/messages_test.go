@@ -28,7 +28,7 @@ var subjects = []struct {
 	{"Plans and comments on pull requests", []string{"engine/plan", "engine/present", "engine/review", "engine/say"}},
 	{"Designs and rules", []string{"engine/design", "engine/placement", "engine/layout", "engine/bios", "engine/window", "engine/firstboot"}},
 	{"Repositories, pull requests and reports", []string{"engine/repo", "engine/forge", "sources", "sinks/commit", "sinks/draft", "sinks/github", "sinks/pullrequest", "sinks/notify", "sinks/metrics", "sinks/traces"}},
-	{"Records, keys, credentials and images", []string{"engine/record", "engine/sitekey", "engine/secret", "engine/cleartext", "engine/artifact", "engine/frames", "engine/qcow2"}},
+	{"Records, keys, credentials and images", []string{"engine/record", "engine/sitekey", "engine/pkcs11", "engine/keyseal", "cmd/slipway-pkcs11", "engine/secret", "engine/cleartext", "engine/artifact", "engine/frames", "engine/qcow2"}},
 	{"BMCs", []string{"engine/driver", "sinks/redfish"}},
 	{"Hypervisors", []string{"sinks/libvirt"}},
 	{"Installed systems and Slipway's agent", []string{"engine/item", "engine/driver/sshclient", "sinks/agent", "cmd/slipway-agent", "cmd/slipway-helper"}},

@@ -30,7 +30,7 @@ func (a *app) secretCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.setSecretCommand(), a.editSecretCommand(), a.showSecretCommand(), a.recipientsCommand(), a.rekeyCommand(),
-		a.checkSecretsCommand(), a.identityCommand(), a.tpmCommand(), a.deriveCommand())
+		a.checkSecretsCommand(), a.identityCommand(), a.tpmCommand(), a.pkcs11Command(), a.deriveCommand())
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { // in the place of that of all commands
 		a.hideMemory()
 		return a.settleOutput(cmd)

@@ -96,7 +96,7 @@ func (a *app) siteCommand() *cobra.Command {
 		Example: "  slipway site init-key\n  slipway site key\n  slipway site export-key /media/usb/site.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.initKeyCommand(), a.keyCommand(), a.exportKeyCommand(), a.importKeyCommand(), a.sshAuthorityCommand(), a.tlsAuthorityCommand())
+	cmd.AddCommand(a.initKeyCommand(), a.keyCommand(), a.exportKeyCommand(), a.importKeyCommand(), a.siteTPMCommand(), a.sitePKCS11Command(), a.sshAuthorityCommand(), a.tlsAuthorityCommand())
 	return cmd
 }
 

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/slipway-gitops/slipway/engine/keyfile"
-	"github.com/slipway-gitops/slipway/engine/tpm"
+	"github.com/slipway-gitops/slipway/engine/keyseal"
+	"github.com/slipway-gitops/slipway/engine/pkcs11"
 )
 
 // Identity opens secrets that were sealed for its recipients. It prints [redacted].
@@ -21,7 +22,7 @@ type Identity struct {
 	of []age.Identity
 	// recipients are the recipients whose secrets it opens, as far as they are known.
 	recipients []string
-	inTPM      bool
+	sealedTo   keyseal.Device
 }
 
 const redacted = "[redacted]"
@@ -39,8 +40,8 @@ func (Identity) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // them.
 func (i Identity) Recipients() []string { return i.recipients }
 
-// InTPM reports whether only this host's TPM can open the identity's file.
-func (i Identity) InTPM() bool { return i.inTPM }
+// SealedTo returns the device that alone can open the identity's file, if it is sealed to one.
+func (i Identity) SealedTo() keyseal.Device { return i.sealedTo }
 
 // IsZero reports whether there is no identity.
 func (i Identity) IsZero() bool { return len(i.of) == 0 }
@@ -104,7 +105,7 @@ func Generate(kind Kind) ([]byte, error) {
 }
 
 // Load reads an identity: the output of age-keygen(1), or a private SSH key. Either may
-// be sealed to the TPM of this host. The file must be a regular one that only its owner
+// be sealed to the TPM of this host, or to a token. The file must be a regular one that only its owner
 // can read. The error wraps fs.ErrNotExist when there is no file.
 func Load(path string, with Means) (Identity, error) {
 	id, text, err := LoadText(path, with)
@@ -116,18 +117,17 @@ func Load(path string, with Means) (Identity, error) {
 
 // LoadText is Load, and also returns the unsealed text of the identity.
 func LoadText(path string, with Means) (id Identity, text []byte, err error) {
-	text, err = keyfile.Read(path, mostIdentity)
-	if err != nil {
+	text, by, err := keyseal.Read(path, mostIdentity, pkcs11.Identity)
+	switch {
+	case err != nil && by == keyseal.TPM:
+		return Identity{}, nil, fmt.Errorf("identity: %w: make another identity with `slipway secret tpm --new`, add it, and run `slipway secret rekey` with the identity of another recipient", err)
+	case err != nil && by == keyseal.Token:
+		return Identity{}, nil, fmt.Errorf("identity: %w. If the token is lost, make another identity with `slipway secret pkcs11 --new`, add it, and run `slipway secret rekey` with the identity of another recipient", err)
+	case err != nil:
 		return Identity{}, nil, fmt.Errorf("identity: %w", err)
 	}
-	inTPM := tpm.IsSealed(text)
-	if inTPM {
-		if text, err = tpm.Unseal(text); err != nil {
-			return Identity{}, nil, fmt.Errorf("identity: %s is sealed to the TPM: %w: make another identity with `slipway secret tpm --new`, add it, and run `slipway secret rekey` with the identity of another recipient", path, err)
-		}
-	}
 	id, err = parseIdentity(path, text, with)
-	id.inTPM = inTPM
+	id.sealedTo = by
 	return id, text, err
 }
 

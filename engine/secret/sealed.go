@@ -205,12 +205,12 @@ func ValidName(name string) bool { return validName.MatchString(name) }
 var errNoIdentity = errors.New("there is no identity on this host: make one with `slipway secret identity`, add it with `slipway secret recipients add`, and run `slipway secret rekey`")
 
 // Notes returns notes about the identity for people: how to make a copy of it, while a design in
-// force needs it and there is none. An identity sealed to the TPM needs none, because other
+// force needs it and there is none. An identity sealed to a device needs none, because other
 // recipients can replace it.
 func (s *Store) Notes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.encrypted.design == nil || s.encrypted.design.Sealed == nil || s.encrypted.identity.IsZero() || s.encrypted.identity.InTPM() || strings.HasPrefix(s.encrypted.path, ofServices) {
+	if s.encrypted.design == nil || s.encrypted.design.Sealed == nil || s.encrypted.identity.IsZero() || s.encrypted.identity.SealedTo() != "" || strings.HasPrefix(s.encrypted.path, ofServices) {
 		return nil
 	}
 	if _, err := os.Stat(CopyNote(s.encrypted.path)); err == nil {

@@ -22,6 +22,8 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/keyfile"
+	"github.com/slipway-gitops/slipway/engine/keyseal"
+	"github.com/slipway-gitops/slipway/engine/pkcs11"
 )
 
 // rootSize is the length of a root key in bytes.
@@ -139,6 +141,21 @@ func Create(path string) (*Key, error) {
 	return k, nil
 }
 
+// Seal replaces the key's file by what seal makes of its text: sealed to a device. It
+// leaves the file as it is unless the device opens that.
+func (k *Key) Seal(path string, seal func(text []byte) ([]byte, error)) error {
+	text := k.text()
+	defer clear(text)
+	sealed, err := seal(text)
+	if err == nil {
+		err = keyseal.Put(path, sealed, text, pkcs11.SiteKey, true)
+	}
+	if err != nil {
+		return fmt.Errorf("the site key was not changed: %w", err)
+	}
+	return nil
+}
+
 // Save writes the key into a file that must not exist yet.
 func (k *Key) Save(path string) error {
 	if err := keyfile.Write(path, k.text()); err != nil {
@@ -152,16 +169,27 @@ func (k *Key) text() []byte {
 }
 
 // mostBytes limits the size of a key's file.
-const mostBytes = 1 << 10
+const mostBytes = 16 << 10
 
-// Load reads a root key. The file must be a regular one that only its owner can
-// read. The error wraps fs.ErrNotExist when there is no file.
+// Load reads a root key, which may be sealed to a device of this host. The file must be
+// a regular one that only its owner can read. The error wraps fs.ErrNotExist when there is no file.
 func Load(path string) (*Key, error) {
-	text, err := keyfile.Read(path, mostBytes)
-	if err != nil {
-		return nil, fmt.Errorf("site key: %w", err)
+	k, _, err := LoadSealed(path)
+	return k, err
+}
+
+// LoadSealed is Load, and also returns the device that the key's file is sealed to.
+func LoadSealed(path string) (*Key, keyseal.Device, error) {
+	text, by, err := keyseal.Read(path, mostBytes, pkcs11.SiteKey)
+	switch {
+	case err != nil && by != keyseal.None:
+		return nil, by, fmt.Errorf("site key: %w. If the device no longer opens it, remove the file and put the copy of the key back with `slipway site import-key`; then restart the daemon", err)
+	case err != nil:
+		return nil, by, fmt.Errorf("site key: %w", err)
 	}
-	return parse(path, string(text))
+	defer clear(text)
+	k, err := parse(path, string(text))
+	return k, by, err
 }
 
 // Derive returns size bytes for one use of the root key (HKDF-SHA-256, RFC 5869).

@@ -105,8 +105,8 @@ func TestKeyFilesThatAreRefused(t *testing.T) {
 		"another head":       {strings.Replace(string(text), "v1", "v2", 1), 0o400, "does not hold one"},
 		"text behind it":     {string(text) + "!", 0o400, "does not hold one"},
 		"not base64":         {"slipway site key v1\n!!!!\n", 0o400, "does not hold one"},
-		"just not large":     {strings.Repeat("x", 1024), 0o400, "does not hold one"},
-		"large":              {strings.Repeat("x", 2000), 0o400, "too large"},
+		"just not large":     {strings.Repeat("x", 16<<10), 0o400, "does not hold one"},
+		"large":              {strings.Repeat("x", 16<<10+1), 0o400, "too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "key")
