@@ -17,6 +17,9 @@ const maxNesting = 200
 // nests each in the one before, and takes half a minute for ten thousand.
 const maxOperators = 1000
 
+// byteOrderMark is what some editors write at the beginning of a file. It means nothing.
+const byteOrderMark = "\ufeff"
+
 // inspect finds whatever makes the text of a file differ from its looks, or
 // unreadable for CUE. It says so in one sentence, where CUE has several or none.
 func inspect(name string, src []byte) []site.Finding {
@@ -134,7 +137,7 @@ func conflictMarker(src []byte) int {
 func yamlMark(src []byte) int {
 	offset := 0
 	for line := range bytes.Lines(src) {
-		switch text := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff"))); {
+		switch text := bytes.TrimSpace(bytes.TrimPrefix(line, []byte(byteOrderMark))); {
 		case bytes.Equal(text, []byte("---")):
 			return offset
 		case len(text) > 0 && !bytes.HasPrefix(text, []byte("//")):
