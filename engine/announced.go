@@ -72,10 +72,10 @@ func (e *Engine) announceGate(w *worker, s site.Step) *held {
 		return nil
 	}
 	e.waitLocked(w, branchWritten)
-	h := &held{state: site.Blocked, release: "the next write of the status branch, which needs nobody",
-		sentence: fmt.Sprintf("the status branch does not have epoch %d as the next one of account %s yet, so Slipway does not set that password: if this host was lost now, the next one could not log in to the BMC", d.Epoch, d.Account)}
+	h := &held{state: site.Blocked, release: "the next write of the status branch; nothing to do",
+		sentence: fmt.Sprintf("Slipway sets the password with epoch %d of account %s after the status branch names it, and the branch does not yet: a host that replaces this one could not log in to the BMC", d.Epoch, d.Account)}
 	if p, failed := e.problems[branchProblem]; failed {
-		h.detail, h.release = p.What, "a write of the status branch that succeeds: Slipway tries again and again"
+		h.detail, h.release = p.What, "a write of the status branch that succeeds: Slipway keeps trying"
 	}
 	return h
 }
@@ -94,7 +94,7 @@ func (p accountPasswords) mayOffer(before site.AccountUse, d site.Derived) error
 	if e.isAnnouncedLocked(p.node, before, d) {
 		return nil
 	}
-	return fmt.Errorf("%w: the status branch does not have epoch %d as the next one of account %s, so that password was not sent", driver.ErrInterrupted, d.Epoch, d.Account)
+	return fmt.Errorf("%w: the status branch does not name the password with epoch %d of account %s yet, so Slipway did not send it", driver.ErrInterrupted, d.Epoch, d.Account)
 }
 
 // readBranchLocked notes what was read of the status branch.

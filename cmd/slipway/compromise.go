@@ -134,7 +134,8 @@ func linesOf(o site.Order) string {
 		quoted(o.Incident), quoted(o.Nodes), quoted(o.CompromisedSince.UTC().Format(time.RFC3339Nano)), quoted(o.Reason))
 }
 
-var packageClause = regexp.MustCompile(`(?m)^package [A-Za-z_][A-Za-z0-9_]*$`)
+// packageClause matches the package clause of a CUE file, also after a byte order mark.
+var packageClause = regexp.MustCompile(`(?m)^\x{feff}?(package [A-Za-z_][A-Za-z0-9_]*)[ \t\r]*(?://.*)?$`)
 
 // incidentFile is the file to write for an incident, in the package of the other files there.
 func incidentFile(folder, name, lines string) (path string, text []byte, err error) {
@@ -148,8 +149,8 @@ func incidentFile(folder, name, lines string) (path string, text []byte, err err
 	}
 	for _, other := range others {
 		data, err := os.ReadFile(other)
-		if clause := packageClause.Find(data); err == nil && clause != nil {
-			return path, fmt.Appendf(nil, "%s\n\n%s", clause, lines), nil
+		if clause := packageClause.FindSubmatch(data); err == nil && clause != nil {
+			return path, fmt.Appendf(nil, "%s\n\n%s", clause[1], lines), nil
 		}
 	}
 	return "", nil, fmt.Errorf("%s has no file of a CUE package: --write takes the folder of the site's package in a checkout", folder)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,5 +26,19 @@ func TestConfirmationOfOneOfTwoIncidentsOfAName(t *testing.T) {
 	}
 	if _, err := awaited([]site.IncidentState{b}, "shell"); err == nil || !strings.Contains(err.Error(), "waits for nothing") {
 		t.Errorf("none waits: %v", err)
+	}
+}
+
+// The file of an incident is of the package of the files beside it, however they begin and end.
+func TestIncidentFileIsOfThePackage(t *testing.T) {
+	for _, text := range []string{"package fra\n", "// a site\n\npackage fra // Frankfurt\n", "\ufeffpackage fra\n", "package fra\r\n\r\nsite: {}\r\n"} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "site.cue"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path, got, err := incidentFile(folder, "x", "incidents: x: {}\n")
+		if want := "package fra\n\nincidents: x: {}\n"; err != nil || string(got) != want || filepath.Base(path) != "incident-x.cue" {
+			t.Errorf("beside %q: %q, %q, %v, want %q", text, path, got, err, want)
+		}
 	}
 }

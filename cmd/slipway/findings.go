@@ -129,6 +129,9 @@ func (p findingsPrinter) excerpt(at spot, colour func(string) string) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
+	if text, marked := bytes.CutPrefix(line, []byte("\ufeff")); marked { // a byte order mark, which nobody sees
+		line, at.col = text, at.col-len("\ufeff")
+	}
 	shown, before, width := clip(line, at.col)
 	number := strconv.Itoa(at.line)
 	p.w.Printf("  %s %s\n", p.dim(number+" │"), shown)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"net/url"
@@ -338,6 +339,16 @@ func TestInRepository(t *testing.T) {
 		if got := inRepository(filepath.Join(root, folder)); got != want {
 			t.Errorf("inRepository(%s) = %q, want %q", folder, got, want)
 		}
+	}
+}
+
+// A byte order mark is not shown, and does not move what is underlined.
+func TestExcerptOfAMarkedFile(t *testing.T) {
+	var out bytes.Buffer
+	files := fstest.MapFS{"a.cue": {Data: []byte("\ufeffa: b: 5\n")}}
+	printFindings(&screen{&out}, files, []site.Finding{{Code: "c", Message: "m", File: "a.cue", Line: 1, Col: 10}})
+	if want := "  1 │ a: b: 5\n    │       ^\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q, want %q in it", out.String(), want)
 	}
 }
 

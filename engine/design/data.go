@@ -160,13 +160,14 @@ func (r dataReader) readFile(file, key string, s dataSet) {
 
 // object returns the object of a file that has nodes as its keys.
 func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
-	expr, err := parseData(file, r.files[file])
+	src := bytes.TrimPrefix(r.files[file], []byte(byteOrderMark))
+	expr, err := parseData(file, src)
 	if err != nil {
 		e := errors.Errors(err)[0]
 		at, what := or(origin(position(e), layer), file), message(e)
 		var syntax *stdjson.SyntaxError
 		if errors.As(err, &syntax) {
-			what = jsonFault(r.files[file], syntax)
+			what = jsonFault(src, syntax)
 		}
 		if m := yamlLine.FindStringSubmatch(what); m != nil {
 			line, _ := strconv.Atoi(m[1]) // digits
@@ -177,7 +178,7 @@ func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 	}
 	whole, ok := expr.(*ast.StructLit)
 	switch {
-	case !ok && documents(r.files[file]) > 1 && path.Ext(file) != ".json":
+	case !ok && documents(src) > 1 && path.Ext(file) != ".json":
 		r.unreadable(or(origin(expr.Pos(), layer), file), file, "holds several documents, separated by `---`")
 		return nil, false
 	case !ok:

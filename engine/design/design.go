@@ -72,8 +72,8 @@ var (
 	}
 	uncompared = site.Finding{
 		Code: "rules-not-checked", Severity: site.SeverityNote,
-		Message: "what spans several nodes was not checked",
-		Why:     "A node has no value, so checks across nodes would report it as missing.",
-		Fix:     "Correct the node, and check again.",
+		Message: "nodes that have no value, and what spans several nodes, were not checked",
+		Why:     "A node, or a part of one, has no value, so these checks would report what it holds as missing.",
+		Fix:     "Correct that first, and check again.",
 	}
 )

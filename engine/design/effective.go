@@ -146,12 +146,12 @@ type node struct {
 	merged *tree
 	// allocation is the layer of allocated addresses, nil without any.
 	allocation *tree
-	// complete says that the layers have an order, so that a missing value is
-	// really missing.
+	// complete says that the layers have an order and none is broken, so that a
+	// missing value is really missing.
 	complete bool
 	// size is the number of values, plus ten for the node itself.
 	size int64
-	// broken says that the node's own layer has no value.
+	// broken says that one of the node's layers, or a struct in it, has no value.
 	broken    bool
 	effective *site.Node
 	findings  []site.Finding
@@ -168,7 +168,7 @@ func (sh *shared) merge(own layer) *node {
 	n := &node{layer: own, broken: own.broken}
 	found := findings{}
 	found.add(own.findings...)
-	n.merged, n.complete = sh.layers(&found, own)
+	n.merged, n.complete = sh.layers(&found, n)
 	if n.complete {
 		r := reader{findings: &found, layer: "node/" + own.name, node: own.name, path: "nodes." + own.name, style: styleOf(n.merged)}
 		r.layers = func() []*tree { return sh.layersOf(n) }
@@ -189,7 +189,7 @@ func (sh *shared) check(n *node) {
 	found.add(n.findings...)
 	n.effective = nodeOf(n.layer, n.merged, &found)
 	n.effective.References = sh.references(n, &found)
-	if !sh.lost && !n.layer.broken {
+	if !sh.lost && !n.broken {
 		more, facts := rule.OnNode(sh.site, n.effective)
 		found.add(more...)
 		n.facts = facts
@@ -223,9 +223,10 @@ func withDecommission(t *tree) *tree {
 }
 
 // layers merges a node's profiles, its layers from data files, and its own
-// layer, weakest first. It returns false when the profiles have no order; the
-// result is then only the own layer.
-func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
+// layer, weakest first. It returns false when the profiles have no order, and the
+// result is then only the own layer, or when one of the layers is broken.
+func (sh *shared) layers(found *findings, n *node) (*tree, bool) {
+	own := n.layer
 	if own.broken {
 		return own.tree, false
 	}
@@ -233,6 +234,7 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 	for _, l := range sh.data[own.name] {
 		found.add(l.findings...)
 		layers = append(layers, l.tree)
+		n.broken = n.broken || l.broken
 	}
 	layers = append(layers, own.tree)
 	named := namedProfiles(layers)
@@ -254,6 +256,7 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 	}
 	sh.checkKinds(found, own.name, order, layers)
 	profiles := sh.stackOf(order)
+	n.broken = n.broken || profiles.broken
 	for _, f := range profiles.beaten {
 		f.Node = own.name
 		found.add(f)
@@ -272,7 +275,7 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 	merged = merged.orEmpty()
 	done := &tree{fields: maps.Clone(merged.fields), origin: merged.origin}
 	done.fields["profiles"] = &tree{value: anys(order), origin: named.origin}
-	return done, len(order) > 0 && !sh.lost
+	return done, len(order) > 0 && !sh.lost && !n.broken
 }
 
 // namedProfiles returns the profiles that the last of some layers names.

@@ -213,11 +213,14 @@ func (x *extraction) reader(layer, node, path string, merged bool) *reader {
 func (x *extraction) section(v cue.Value, s section) *tree {
 	in := shapes()[s.definition]
 	if !s.many {
-		return readAlone(x.reader("site", "", s.name, false), v.LookupPath(cue.MakePath(cue.Str(s.name))), in)
+		t := readAlone(x.reader("site", "", s.name, false), v.LookupPath(cue.MakePath(cue.Str(s.name))), in)
+		x.lost = x.lost || t.broken
+		return t
 	}
 	t := &tree{fields: map[string]*tree{}}
 	x.each(v, s.name, func(key string, entry cue.Value) {
 		t.fields[key] = readAlone(x.reader("site", "", s.name+"."+key, false), entry, in)
+		x.lost = x.lost || t.fields[key].broken
 		t.fields[key].origin = origin(x.named.of(s.name, key, entry), "site")
 	})
 	return t
@@ -243,7 +246,8 @@ func (x *extraction) layers(v cue.Value, s section, prefix string) []layer {
 }
 
 // readAlone reads one entry. If that found nothing wrong, it reports everything
-// else that CUE finds wrong.
+// else that CUE finds wrong. The result is broken when the entry, or a struct in
+// it, has no value.
 func readAlone(r *reader, v cue.Value, s *shape) *tree {
 	r.spelling.retell(r)
 	t := r.read(v, s, r.path)
@@ -254,6 +258,7 @@ func readAlone(r *reader, v cue.Value, s *shape) *tree {
 	if t == nil || t.fields == nil {
 		return &tree{fields: map[string]*tree{}, broken: true}
 	}
+	t.broken = t.broken || r.hollow
 	return t
 }
 
@@ -263,6 +268,7 @@ func (x *extraction) each(v cue.Value, section string, f func(key string, entry 
 	it, err := in.Fields()
 	if err != nil {
 		x.reader("site", "", section, false).invalid(in, &shape{kind: cue.StructKind}, section)
+		x.lost = true
 		return
 	}
 	if slices.ContainsFunc(in.Attributes(cue.ValueAttr), func(a cue.Attribute) bool { return a.Name() == "unset" }) {

@@ -254,7 +254,7 @@ func isDesign(base string) bool {
 
 func hidden(base string) bool { return strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") }
 
-var packageClause = regexp.MustCompile(`(?m)^[ \t]*package[ \t]+(\pL[\pL\pN_]*)`)
+var packageClause = regexp.MustCompile(`(?m)^\x{feff}?[ \t]*package[ \t]+(\pL[\pL\pN_]*)`)
 
 // packageName finds a file's package clause without parsing the file. Only a worker
 // may parse it.

@@ -65,51 +65,78 @@ func (f *findings) of(node string, o site.Origin, x site.Finding) {
 // namedBeside is how many nodes a folded finding names besides the first.
 const namedBeside = 2
 
+// shownTexts is how many different texts of one line are shown before the rest is combined.
+const shownTexts = 3
+
+// othersDiffer ends the message of a finding that stands for others with other texts.
+const othersDiffer = "; for others it is alike, and differs in details"
+
+// lineKey is what the findings have in common that one line makes of many nodes or entries.
+type lineKey struct {
+	findingKey
+	severity   site.Severity
+	field, fix string
+}
+
 // fold combines the findings of one line, such as a wrong value that a hundred nodes inherit. The first finding
-// stands for all, and names the next ones. If one node has a finding several times, each time is reported.
+// stands for all that say the same and ask for the same, and names the next ones. When a line has many texts, the last
+// of those that are shown stands for the rest, and says so. A node's findings never stand for each other.
 func fold(list []site.Finding) []site.Finding {
-	type group struct {
-		findingKey
-		field string
-		// nth numbers the repetitions in one node or path.
-		nth int
+	type text struct {
+		lineKey
+		message string
 	}
-	type times struct {
-		findingKey
-		field, of string
+	type member struct {
+		at int
+		of string
 	}
 	var folded []site.Finding
-	at, seen := map[group]int{}, map[times]int{}
+	at, texts, in := map[text]int{}, map[lineKey][]int{}, map[member]bool{}
 	for _, f := range list {
-		if f.Line == 0 && f.Node == "" {
+		of := cmp.Or(f.Node, f.Path)
+		if f.Line == 0 && f.Node == "" || of == "" {
 			folded = append(folded, f)
 			continue
 		}
-		key, of := findingKey{code: f.Code, file: f.File, line: f.Line, col: f.Col}, cmp.Or(f.Node, f.Path)
-		field := ""
-		if f.Line == 0 {
-			key.message = impersonal(f.Message, f.Node)
-		} else {
-			field = fieldPath(f)
+		t := text{keyOf(f), impersonal(f.Message, subject(f))}
+		i, same := at[t]
+		if shown := texts[t.lineKey]; !same && f.Line > 0 && len(shown) >= shownTexts {
+			i = shown[len(shown)-1]
+		} else if !same {
+			i = -1
 		}
-		if of == "" {
+		if i < 0 || in[member{i, of}] {
+			i = len(folded)
 			folded = append(folded, f)
+			at[t], texts[t.lineKey], in[member{i, of}] = i, append(texts[t.lineKey], i), true
 			continue
 		}
-		seen[times{key, field, of}]++
-		g := group{key, field, seen[times{key, field, of}]}
-		first, ok := at[g]
-		if !ok {
-			at[g] = len(folded)
-			folded = append(folded, f)
-			continue
+		in[member{i, of}] = true
+		x := &folded[i]
+		if !same && !strings.HasSuffix(x.Message, othersDiffer) {
+			x.Message += othersDiffer
 		}
-		x := &folded[first]
 		if x.More++; len(x.Named) < namedBeside {
 			x.Named = append(x.Named, of)
 		}
 	}
 	return folded
+}
+
+func keyOf(f site.Finding) lineKey {
+	key := lineKey{findingKey: findingKey{code: f.Code, file: f.File, line: f.Line, col: f.Col}, severity: f.Severity, fix: impersonal(f.Fix, subject(f))}
+	if f.Line > 0 {
+		key.field = fieldPath(f)
+	}
+	return key
+}
+
+// subject is the name of the node or entry that a finding is about.
+func subject(f site.Finding) string {
+	if parts := strings.SplitN(f.Path, ".", 3); f.Node == "" && len(parts) > 1 {
+		return parts[1]
+	}
+	return f.Node
 }
 
 // fieldPath returns the path of a finding with "*" for names that the design chooses, such as "interfaces.*.link".
@@ -138,7 +165,7 @@ func fieldPath(f site.Finding) string {
 	return strings.Join(field, ".")
 }
 
-// impersonal removes a node's name from a message, where it stands alone.
+// impersonal removes the name of a node or entry from a message, where it stands alone.
 func impersonal(message, node string) string {
 	if node == "" {
 		return message

@@ -14,6 +14,8 @@ type stack struct {
 	// beaten are the findings about defaults of these profiles that override what
 	// another profile sets.
 	beaten []site.Finding
+	// broken says that part of a profile has no value.
+	broken bool
 }
 
 // stackOf merges profiles, weakest first. It may run for several nodes at once.
@@ -30,7 +32,7 @@ func (sh *shared) stackOf(order []string) stack {
 		if !sh.lost {
 			s.beaten = append(s.beaten, beats(l, s.folded, "")...)
 		}
-		s.folded = merge(s.folded, l)
+		s.folded, s.broken = merge(s.folded, l), s.broken || l.broken
 	}
 	s.folded.share()
 	sh.stacks[key] = s

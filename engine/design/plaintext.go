@@ -13,6 +13,13 @@ import (
 // takes a second for each ten thousand levels, and memory too.
 const maxNesting = 200
 
+// maxOperators is how many operators, calls and selectors an expression may have. CUE
+// nests each in the one before, and takes half a minute for ten thousand.
+const maxOperators = 1000
+
+// byteOrderMark is what some editors write at the beginning of a file. It means nothing.
+const byteOrderMark = "\ufeff"
+
 // inspect finds whatever makes the text of a file differ from its looks, or
 // unreadable for CUE. It says so in one sentence, where CUE has several or none.
 func inspect(name string, src []byte) []site.Finding {
@@ -58,17 +65,23 @@ func inspect(name string, src []byte) []site.Finding {
 
 // depth finds the place at which a file is nested too deeply for CUE to read it.
 func depth(name string, src []byte) []site.Finding {
-	offset := tooDeep(src)
+	offset, operators := tooDeep(src)
 	if offset < 0 {
 		return nil
 	}
-	line, col := lineAndColumn(src, offset)
-	return []site.Finding{{
-		Code: "too-deep", Severity: site.SeverityError, File: name, Line: line, Col: col,
+	f := site.Finding{
+		Code: "too-deep", Severity: site.SeverityError, File: name,
 		Message: fmt.Sprintf("fields, brackets or parentheses are nested more than %d levels deep", maxNesting),
 		Why:     "Evaluation is limited so that no commit can stop the daemon.",
 		Fix:     "Use fewer levels, or look for what generates the file.",
-	}}
+	}
+	if operators {
+		f.Code = "too-many-operators"
+		f.Message = fmt.Sprintf("the expression has more than %d operators, calls and selectors", maxOperators)
+		f.Fix = "Divide it into several fields, or look for what generates the file."
+	}
+	f.Line, f.Col = lineAndColumn(src, offset)
+	return []site.Finding{f}
 }
 
 // lineAndColumn returns the place of an offset, both from 1.
@@ -124,7 +137,7 @@ func conflictMarker(src []byte) int {
 func yamlMark(src []byte) int {
 	offset := 0
 	for line := range bytes.Lines(src) {
-		switch text := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff"))); {
+		switch text := bytes.TrimSpace(bytes.TrimPrefix(line, []byte(byteOrderMark))); {
 		case bytes.Equal(text, []byte("---")):
 			return offset
 		case len(text) > 0 && !bytes.HasPrefix(text, []byte("//")):
@@ -135,29 +148,32 @@ func yamlMark(src []byte) int {
 	return -1
 }
 
-// tooDeep returns the offset at which a text is nested too deeply, or -1. Brackets in
-// quotes and in comments do not count, but those in interpolations do.
-func tooDeep(src []byte) int {
+// tooDeep returns the offset at which a text is nested too deeply, or -1, and whether
+// it is so by operators. What is in quotes and in comments does not count, but what is
+// in interpolations does.
+func tooDeep(src []byte) (offset int, operators bool) {
 	s := nesting{src: src, last: '\n'}
 	for ; s.at < len(src); s.at++ {
 		if s.inText {
 			s.readText()
 		} else if s.readCode() {
-			return s.at
+			return s.at, s.operators[s.depth] > maxOperators
 		}
 	}
-	return -1
+	return -1, false
 }
 
 // nesting is how deep a text is nested at a position.
 type nesting struct {
-	src    []byte
-	at     int
-	depth  int     // of braces, brackets and parentheses
-	chain  int     // labels that follow each other without braces: a: b: c: 1
-	last   byte    // the last character that was not space
-	quotes []quote // around the position, such as in `"\(x["a"])"`
-	inText bool    // the position is in the last of quotes, and not in an interpolation
+	src   []byte
+	at    int
+	depth int  // of braces, brackets and parentheses
+	chain int  // labels that follow each other without braces: a: b: c: 1
+	last  byte // the last character that was not space
+	// operators are those of the present expression, by the depth of brackets.
+	operators [maxNesting + 2]int
+	quotes    []quote // around the position, such as in `"\(x["a"])"`
+	inText    bool    // the position is in the last of quotes, and not in an interpolation
 }
 
 // quote is a pair of quotes that is open.
@@ -179,7 +195,7 @@ func (s *nesting) readText() {
 	case s.starts(q.escape + "("):
 		s.at += len(q.escape)
 		s.inText, q.depth = false, s.depth
-		s.depth++
+		s.open()
 	case s.starts(q.escape):
 		s.at += len(q.escape)
 	case s.starts(q.closer), s.src[s.at] == '\n' && q.isOneLine():
@@ -192,16 +208,21 @@ func (s *nesting) readText() {
 // readCode reads a character outside of quotes, and reports whether it goes too deep.
 func (s *nesting) readCode() bool {
 	c := s.src[s.at]
+	if s.starts("//") {
+		s.skipComment()
+		return false
+	}
+	if s.countOperators(c); s.operators[s.depth] > maxOperators {
+		return true
+	}
 	if s.countLabels(c); s.chain > maxNesting {
 		return true
 	}
 	switch c {
-	case '/':
-		s.skipComment()
 	case '"', '\'':
 		s.openQuote()
 	case '{', '[', '(':
-		s.depth++
+		s.open()
 		return s.depth > maxNesting
 	case '}', ']', ')':
 		s.depth = max(0, s.depth-1)
@@ -212,6 +233,33 @@ func (s *nesting) readCode() bool {
 	return false
 }
 
+// open goes into brackets.
+func (s *nesting) open() {
+	s.depth = min(s.depth+1, maxNesting+1)
+	s.operators[s.depth] = 0
+}
+
+// operators are the characters that operators and selectors begin with.
+const operators = "+-*/&|=<>!."
+
+// goesOn reports whether what comes next belongs to the same expression or label, also
+// after line breaks.
+func (s *nesting) goesOn() bool { return s.last == ':' || strings.IndexByte(operators, s.last) >= 0 }
+
+// countOperators counts the operators, calls and selectors of the present expression. It
+// goes by the last character, so it is called before countLabels.
+func (s *nesting) countOperators(c byte) {
+	n := &s.operators[s.depth]
+	switch {
+	case c == ',', c == ':', c == '\n' && !s.goesOn():
+		*n = 0
+	case c == '=' && s.at > 0 && strings.IndexByte("=<>!", s.src[s.at-1]) >= 0,
+		(c == '&' || c == '|') && s.at > 0 && s.src[s.at-1] == c: // the second character of an operator
+	case c == '(', c == '[', strings.IndexByte(operators, c) >= 0:
+		*n++
+	}
+}
+
 // countLabels counts the labels that follow each other without braces.
 func (s *nesting) countLabels(c byte) {
 	switch {
@@ -220,21 +268,18 @@ func (s *nesting) countLabels(c byte) {
 	case c == ',', c == '\n' && s.last != ':', c == '{', c == '}', c == '[', c == ']':
 		s.chain = 0
 	}
-	if c != ' ' && c != '\t' && c != '\r' && !(c == '\n' && s.last == ':') {
+	if c != ' ' && c != '\t' && c != '\r' && !(c == '\n' && s.goesOn()) {
 		s.last = c
 	}
 }
 
-// skipComment goes to the end of the line if a comment begins here.
+// skipComment goes to the last character of the comment that begins here.
 func (s *nesting) skipComment() {
-	if !s.starts("//") {
-		return
-	}
 	end := bytes.IndexByte(s.src[s.at:], '\n')
 	if end < 0 {
 		end = len(s.src) - s.at
 	}
-	s.at += end
+	s.at += end - 1
 }
 
 // openQuote begins a text: in one or three quotes, with # before them or without.

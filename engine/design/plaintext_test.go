@@ -40,6 +40,22 @@ func TestInspect(t *testing.T) {
 		"a: \"\\(b[\"c\"])" + strings.Repeat("(", 300) + "\"\nd: {}\n": nil,
 		"a: \"\\" + strings.Repeat("(", 300):                           {"1:206 too-deep"},
 		"a: \"no end\nb: " + strings.Repeat("(", 201):                  {"2:204 too-deep"},
+		strings.Repeat("a: b: 1 // c\n", 300):                          nil,
+		"a: 1" + strings.Repeat(" + 1", maxOperators):                  nil,
+		"a: 1" + strings.Repeat(" + 1", maxOperators+1):                {"1:4006 too-many-operators"},
+		"a: 1" + strings.Repeat(" +\n\t1", maxOperators+1):             {"1001:4 too-many-operators"},
+		"a: 1" + strings.Repeat(" + // one\n\n1", maxOperators+1):      {"2001:3 too-many-operators"},
+		"a: 1" + strings.Repeat(" == 1", maxOperators):                 nil,
+		"a: 1" + strings.Repeat(" && 1", maxOperators+1):               {"1:5006 too-many-operators"},
+		"a: " + strings.Repeat("-", maxOperators+1) + "1":              {"1:1004 too-many-operators"},
+		"a: " + strings.Repeat("f(1, {}) + ", maxOperators) + "1":      {"1:5505 too-many-operators"}, // each call counts too
+		"a: b" + strings.Repeat(".b", maxOperators+1):                  {"1:2005 too-many-operators"},
+		"a: b" + strings.Repeat("[0]", maxOperators+1):                 {"1:3005 too-many-operators"},
+		"a: {b: 1" + strings.Repeat(" + 1", maxOperators+1) + "}":      {"1:4010 too-many-operators"},
+		"a: \"\\(1" + strings.Repeat(" + 1", maxOperators+1) + ")\"":   {"1:4009 too-many-operators"},
+		"a: [" + strings.Repeat("1 + 1, ", 2*maxOperators) + "]":       nil,
+		strings.Repeat("a: b.c & {d: 1 + 1}\n", 2*maxOperators):        nil,
+		"a: \"" + strings.Repeat("1 + ", 2*maxOperators) + "\"":        nil,
 	} {
 		var got []string
 		for _, f := range inspect("x.cue", []byte(text)) {

@@ -30,6 +30,8 @@ type reader struct {
 	// cut says that parts of the design did not compile, so that an open value
 	// may be open only for that reason.
 	cut bool
+	// hollow says that a struct has no value, so that what it holds is not known.
+	hollow bool
 	// found counts this reader's own findings; told are their paths.
 	found int
 	told  map[string]bool
@@ -63,6 +65,7 @@ type consequence struct {
 func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 	marks := v.Attributes(cue.ValueAttr)
 	if slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == brokenAttr }) {
+		r.hollow = r.hollow || s.isStruct()
 		return &tree{broken: true, origin: origin(place(v), r.layer)}
 	}
 	unset := slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == "unset" })
@@ -104,6 +107,7 @@ func unsetOutside(path string) site.Finding {
 func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tree {
 	it, err := v.Fields()
 	if err != nil {
+		r.hollow = true
 		return r.invalid(v, s, path)
 	}
 	t := &tree{fields: map[string]*tree{}, unset: unset}
@@ -122,6 +126,7 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 		}
 		if isShutOut(it.Value()) {
 			shut = append(shut, it.Value())
+			r.hollow = r.hollow || sub.isStruct()
 			t.fields[name] = &tree{broken: true, origin: origin(place(it.Value()), r.layer)}
 			continue
 		}

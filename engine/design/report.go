@@ -85,9 +85,22 @@ func (r *reader) misfit(x setting, v cue.Value, s *shape, path string) {
 		}
 	}
 	if x.text == "null" {
-		f.Fix = fmt.Sprintf("To remove what a profile sets, write %s: _ @unset()", lastOf(path))
+		f.Fix = r.insteadOfNull(v, s)
 	}
 	r.report(x.pos, path, f)
+}
+
+// insteadOfNull says what to write for a null, which sets and removes nothing in CUE.
+func (r *reader) insteadOfNull(v cue.Value, s *shape) string {
+	if !r.merged {
+		return "Write " + s.fits() + ", or remove the line."
+	}
+	labels := v.Path().Selectors()
+	name := labels[len(labels)-1].String()
+	if s.isStruct() {
+		return fmt.Sprintf("Write %[1]s: {} to add nothing, or %[1]s: _ @unset() to remove what a profile sets.", name)
+	}
+	return fmt.Sprintf("To remove what a profile sets, write %s: _ @unset()", name)
 }
 
 // sameButQuotes reports whether one of two expressions is a whole number, and the other the text of it.

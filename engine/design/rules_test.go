@@ -68,6 +68,7 @@ var unshown = map[string]string{
 	"rules-not-checked":  "is found beside another finding; testdata/compile.txtar has one",
 	"too-deep":           "needs a file of thousands of levels",
 	"too-large":          "needs many files",
+	"too-many-operators": "needs a thousand of them; TestInspect has some",
 	"too-slow":           "needs a minute",
 	"undecodable":        "would be a fault of this program",
 	"unknown-site":       "is about the command line; testdata/site-unknown.txtar has one",

@@ -28,7 +28,8 @@ type tree struct {
 	open bool
 	// preset is a leaf with the default of an expression of the repository.
 	preset bool
-	// broken is a leaf whose value already has a finding.
+	// broken is a leaf whose value already has a finding, or a layer with such a
+	// leaf where a struct belongs.
 	broken bool
 	// common is set when many nodes share this tree.
 	common *common
@@ -246,7 +247,7 @@ func (t *tree) sub(key string) *tree {
 func (t *tree) without(field string) *tree {
 	fields := maps.Clone(t.fields)
 	delete(fields, field)
-	return &tree{fields: fields, origin: t.origin, unset: t.unset}
+	return &tree{fields: fields, origin: t.origin, unset: t.unset, broken: t.broken}
 }
 
 // size returns how many values the tree has: itself, and all that is in it.

@@ -106,6 +106,9 @@ func nodeCauses(r *site.Report) map[string]cause {
 			continue
 		}
 		k := key(kind, steady(n.Name, n.Reason))
+		if n.Release != "" { // nodes that ask for different actions have different causes
+			k = key(kind, steady(n.Name, n.Reason)+"\x00"+steady(n.Name, n.Release))
+		}
 		all[k] = all[k].with(n, kind)
 	}
 	all = fewer(all)

@@ -49,7 +49,7 @@ func slackPosts(address *url.URL, k credential, m Message) ([]request, error) {
 func (e *Event) paragraph(site string) string {
 	text := site + ": " + e.line()
 	if e.Do != "" && e.Event != EventResolved {
-		text += "\n" + e.Do
+		text += "\nWhat to do: " + e.Do
 	}
 	return text
 }

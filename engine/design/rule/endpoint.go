@@ -119,6 +119,9 @@ func hostKeyMissing(s *site.Site, n *site.Node) []site.Finding {
 		if kind != site.OS || u.Scheme != schemes[kind] || len(e.Trust.HostKeys) > 0 {
 			return "", ""
 		}
+		if broken := e.Trust.HostKeys == nil && states(n, "endpoints."+string(kind)+".trust.hostKeys"); broken {
+			return "", ""
+		}
 		return "the endpoint has no trust.hostKeys", "Add the host's public key, as `ssh-keyscan` prints it and you have checked it."
 	})(s, n)
 }

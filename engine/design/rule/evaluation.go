@@ -339,6 +339,11 @@ var bounds = []Rule{
 		Why:  "Evaluation is limited so that no commit can stop the daemon.",
 	},
 	{
+		Code: "too-many-operators", Severity: site.SeverityError, Firm: true,
+		What: "No expression has more than 1,000 operators, calls and selectors.",
+		Why:  "Evaluation is limited so that no commit can stop the daemon.",
+	},
+	{
 		Code: "more-findings", Severity: site.SeverityError, Firm: true,
 		What: "At most 1,000 findings are shown.",
 		Why:  "Nobody reads more, and many have one cause: repair those that are shown first.",

@@ -177,6 +177,9 @@ func usualMTU(s *site.Site, c carrier, network string) int {
 func mtuFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, c := range carriers(n) {
+		if broken := c.section == "vlans" && n.VLANs[c.name].Parent == ""; broken {
+			continue
+		}
 		for i, network := range c.networks {
 			if s.Networks[network] == nil {
 				continue

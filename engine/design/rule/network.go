@@ -120,7 +120,7 @@ nodes: "n1": addresses: lan6: "fd00:5::11"`,
 		Wrong: `networks: backup: cidr: "10.5.0.0/24"`,
 		Right: `networks: backup: cidr: "10.5.0.0/24"
 nodes: "n1": addresses: backup: "10.5.0.11"`,
-		Facts: networkFacts, Fleet: unusedNetwork,
+		Facts: networkFacts, Fleet: unusedNetwork, Whole: true,
 	},
 }
 
@@ -345,7 +345,7 @@ func unusedNetwork(s *site.Site, x *Index) []site.Finding {
 	to := routedTo(s)
 	var found []site.Finding
 	for _, key := range keys(s.Networks) {
-		if x.Count(key) == 0 && !to[s.Networks[key].RouteDomain].byOther(key) {
+		if x.Count(key) == 0 && prefixOf(s, key).IsValid() && !to[s.Networks[key].RouteDomain].byOther(key) {
 			found = append(found, wrong("networks."+key,
 				fmt.Sprintf("no node is in the network %s", key), "Remove it, or give nodes an address in it."))
 		}
