@@ -61,17 +61,22 @@
       if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus();
     }
   };
+  // Parts are put into their places in frames alone. What the page looks like is asked at the beginning of one, when it is laid
+  // out already: each question after a change would lay it out once more.
   const slice = 8; // milliseconds of script in one frame: between them, keys and the mouse are heard
   let frame = 0, told;
-  const goOn = () => { frame ||= requestAnimationFrame(() => { frame = 0; show({}); }); };
+  const goOn = () => { frame ||= requestAnimationFrame(place); };
+  const has = (html, id) => html.startsWith("<section ") && html.includes('id="' + id + '"');
   const show = parts => {
-    const has = (html, id) => html.startsWith("<section ") && html.includes('id="' + id + '"');
-    const selected = getSelection().isCollapsed ? null : getSelection(); // asked once: each time lays the page out
     for (const id in parts) // a section comes with its rows as they are now, also with those that the page does not have yet
       for (const other in waiting) if (other !== id && has(parts[id], other)) delete waiting[other];
     Object.assign(waiting, parts);
-    if (frame) return; // the page is laid out once for each slice
+    goOn();
+  };
+  const place = () => {
+    const selected = getSelection().isCollapsed ? null : getSelection();
     const began = performance.now();
+    frame = 0;
     for (const id in waiting) { // a row comes after its section
       if (performance.now() - began > slice) {
         goOn();
@@ -160,11 +165,8 @@
   }
 
   // Keys.
-  const dialog = $("keys"), opener = $("keys-open");
-  if (opener) {
-    opener.hidden = false;
-    opener.onclick = () => dialog.showModal();
-  }
+  // The list of keys is no modal dialog: to make all else inert, the browser would style each element of the page again.
+  if ($("keys-open")) $("keys-open").hidden = false;
   const main = "a[href]:not(.perma)"; // what a row is about, and not the link to the row itself
   const choose = by => {
     const rows = [...document.querySelectorAll("table.rows tbody tr, .card")].filter(r => r.querySelector(main) && !r.parentElement.closest(".card"));
@@ -194,7 +196,7 @@
     } else if (e.key === "k") {
       choose(-1);
     } else if (e.key === "?") {
-      dialog.showModal();
+      $("keys").togglePopover();
     } else if (e.key !== "g") {
       return;
     }
