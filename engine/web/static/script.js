@@ -63,7 +63,7 @@
   };
   // Parts are put into their places in frames alone. What the page looks like is asked at the beginning of one, when it is laid
   // out already: each question after a change would lay it out once more.
-  const slice = 8; // milliseconds of script in one frame: between them, keys and the mouse are heard
+  const slice = 3; // milliseconds of script in one frame, which takes several times as long to lay out: between them, keys and the mouse are heard
   let frame = 0, told;
   const goOn = () => { frame ||= requestAnimationFrame(place); };
   const has = (html, id) => html.startsWith("<section ") && html.includes('id="' + id + '"');
