@@ -33,24 +33,28 @@
   const scroll = (log, to) => { log.scrollTop = Math.min(to, log.scrollHeight); };
   document.querySelectorAll("pre.log").forEach(log => scroll(log, Infinity));
   const plain = part => part.outerHTML.replace(/(<time[^>]*>)[^<]*/g, "$1");
-  // What is around the pictures of a part: each is put into its place by itself.
+  // What is around the pictures of a part: each is put into its place by itself, and its room stays, whose size the browser knows.
   const around = part => plain(part).replace(/(<figure id="[^"]*")[^]*?<\/figure>/g, "$1");
   const replace = (id, html) => {
     const part = $(id), next = document.createElement("template");
     if (!part) return;
     next.innerHTML = html;
-    const now = next.content.firstElementChild, pictures = now.querySelectorAll("figure[id]");
+    const now = next.content.firstElementChild;
     if (plain(part) === plain(now)) return;
-    if (pictures.length && around(part) === around(now)) {
-      for (const picture of pictures) waiting[picture.id] ??= picture.outerHTML;
-      return goOn();
-    }
+    const kept = [...now.querySelectorAll(".room")].map(room => [room, part.querySelector("#" + CSS.escape(room.firstElementChild.id))?.parentElement]).filter(([, own]) => own);
+    for (const [room] of kept) waiting[room.firstElementChild.id] ??= room.innerHTML;
+    if (kept.length) goOn();
+    if (kept.length && around(part) === around(now)) return;
     const open = [...part.querySelectorAll("details")].map(d => d.open);
     const chosen = part.querySelector("tr.chosen a")?.getAttribute("href");
     const focus = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
     const logs = [...part.querySelectorAll("pre.log")].map(log => log.scrollHeight - log.scrollTop - log.clientHeight < 8 ? Infinity : log.scrollTop);
     const reading = document.activeElement.matches("pre.log") && part.contains(document.activeElement);
-    part.replaceWith(now);
+    const inView = kept.map(([, own]) => own).find(own => own.getBoundingClientRect().bottom > 0), top = inView?.getBoundingClientRect().top;
+    part.before(now);
+    for (const [room, own] of kept) room.replaceWith(own);
+    part.remove();
+    if (inView) scrollBy({ top: inView.getBoundingClientRect().top - top, behavior: "instant" }); // the reader stays at the same rack
     now.querySelectorAll("pre.log").forEach((log, i) => { // its end stays in view, or the place that somebody reads
       scroll(log, logs[i] ?? Infinity);
       if (reading) log.focus({ preventScroll: true });
@@ -58,7 +62,7 @@
     now.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
     for (const a of now.querySelectorAll("a[href]")) {
       if (chosen && a.getAttribute("href") === chosen) a.closest("tr")?.classList.add("chosen");
-      if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus();
+      if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus({ preventScroll: true });
     }
   };
   // Parts are put into their places in frames alone. What the page looks like is asked at the beginning of one, when it is laid
