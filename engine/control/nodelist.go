@@ -144,20 +144,14 @@ func nodesOf(c *call) (any, error) {
 
 // pageOfNodes are nodes behind one, that are chosen and shown.
 func pageOfNodes(nodes []site.NodeStatus, chooses func(*site.NodeStatus) bool, after string, limit uint64, shown func(node string) bool) NodePage {
-	page := NodePage{Nodes: []site.NodeStatus{}, Counts: map[site.State]int{}}
-	var state site.State
-	alike := 0 // nodes that come one after the other: most are in the same state
+	page := NodePage{Nodes: []site.NodeStatus{}}
+	var sum site.Tally
 	for i := range nodes {
 		n := &nodes[i]
 		if !shown(n.Name) {
 			continue
 		}
-		if n.State != state && alike > 0 {
-			page.Counts[state] += alike
-			alike = 0
-		}
-		state = n.State
-		alike++
+		sum.Count(n.State)
 		page.All++
 		if chooses != nil && !chooses(n) {
 			continue
@@ -167,13 +161,11 @@ func pageOfNodes(nodes []site.NodeStatus, chooses func(*site.NodeStatus) bool, a
 		case n.Name <= after:
 		case uint64(len(page.Nodes)) < limit:
 			page.Nodes = append(page.Nodes, *n)
-		default:
+		case page.Next == "":
 			page.Next = page.Nodes[len(page.Nodes)-1].Name
 		}
 	}
-	if alike > 0 {
-		page.Counts[state] += alike
-	}
+	page.Counts = sum.Counts()
 	return page
 }
 

@@ -96,11 +96,12 @@ const mostAttention = 50
 // OverviewOf is the overview of a report.
 func OverviewOf(r site.Report) Overview {
 	s := r.Status
-	verdict, counts, caveat := s.Summary()
-	o := Overview{Verdict: verdict, Caveat: strings.TrimPrefix(caveat, ", "), All: len(s.Nodes), Counts: counts, Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
+	o := Overview{All: len(s.Nodes), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
+	var sum site.Tally
 	var urgent []*site.NodeStatus
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
+		sum.Add(n)
 		o.Machines += len(n.Findings)
 		if n.NeedsPerson() {
 			o.Persons++
@@ -109,6 +110,7 @@ func OverviewOf(r site.Report) Overview {
 			urgent = append(urgent, n)
 		}
 	}
+	o.Verdict, o.Caveat, o.Counts = sum.InWords(), strings.TrimPrefix(sum.Caveat(), ", "), sum.Counts()
 	slices.SortStableFunc(urgent, func(a, b *site.NodeStatus) int {
 		return cmp.Or(cmp.Compare(b.Urgency(), a.Urgency()), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
 	})

@@ -15,13 +15,16 @@ const (
 
 // Urgency is the one rule of which nodes need a look. Each has the highest that applies.
 func (n *NodeStatus) Urgency() Urgency {
-	switch {
-	case n.NeedsPerson():
+	if n.NeedsPerson() {
 		return NeedsPerson
-	case n.State == Stalled || n.State == Foreign:
+	}
+	switch n.State {
+	case Stalled, Foreign:
 		return Broken
-	case n.State == Unknown || n.State == Retrying || n.State == Blocked:
+	case Unknown, Retrying, Blocked:
 		return Stuck
+	}
+	switch {
 	case len(n.Ailments()) > 0:
 		return Ailing
 	case n.State != InSync:

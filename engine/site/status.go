@@ -2,7 +2,6 @@ package site
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -198,16 +197,11 @@ func (s *Status) Node(name string) *NodeStatus {
 
 // Counts returns how many nodes are in each state.
 func (s *Status) Counts() map[State]int {
-	counts := map[State]int{}
-	for from := 0; from < len(s.Nodes); { // nodes beside each other are mostly in the same state
-		state, to := s.Nodes[from].State, from
-		for to < len(s.Nodes) && s.Nodes[to].State == state {
-			to++
-		}
-		counts[state] += to - from
-		from = to
+	var t Tally
+	for i := range s.Nodes {
+		t.Count(s.Nodes[i].State)
 	}
-	return counts
+	return t.Counts()
 }
 
 // NotActedOn returns the parts of the design that no driver acts on, of the site
@@ -220,19 +214,8 @@ func (s *Status) NotActedOn() []Unacted {
 	return GroupUnacted(all)
 }
 
-// Verdict summarizes the site, one part per state with nodes: "11/12 in-sync", "1
-// progressing".
-func (s *Status) Verdict() []StateCount { return s.verdictOf(s.Counts()) }
-
-func (s *Status) verdictOf(counts map[State]int) []StateCount {
-	parts := []StateCount{{InSync, fmt.Sprintf("%d/%d %s", counts[InSync], len(s.Nodes), InSync)}}
-	for _, state := range States {
-		if state != InSync && counts[state] > 0 {
-			parts = append(parts, StateCount{state, fmt.Sprintf("%d %s", counts[state], state)})
-		}
-	}
-	return parts
-}
+// Verdict summarizes the site, as Tally.Verdict.
+func (s *Status) Verdict() []StateCount { return s.tally().Verdict() }
 
 // Silent returns the nodes whose systems did not answer when they were last
 // asked, although their machines are on.
@@ -273,67 +256,18 @@ func (n *NodeStatus) isUnlinked(state LinksState) bool {
 
 func (n *NodeStatus) isSilent() bool { return n.Service == ServiceSilent }
 
-// Caveat returns the end of a verdict with what no state shows. It counts the systems
-// that do not answer, the nodes whose links differ or are unknown, those of unknown
-// health, and those with parts of the design that no driver acts on. It is empty if
-// there are none.
-func (s *Status) Caveat() (text string) {
-	var silent, differ, unseen, unknown, not int
-	count := func(n *int, is bool) {
-		if is {
-			*n++
-		}
-	}
+// Caveat returns the end of a verdict with what no state shows, as Tally.Caveat.
+func (s *Status) Caveat() string { return s.tally().Caveat() }
+
+// InWords is the verdict in one line, as Tally.InWords.
+func (s *Status) InWords() string { return s.tally().InWords() }
+
+func (s *Status) tally() *Tally {
+	t := &Tally{}
 	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		count(&silent, n.isSilent())
-		count(&differ, n.isUnlinked(LinksDiffer))
-		count(&unseen, n.isUnlinked(LinksUnknown))
-		count(&unknown, n.SystemHealth.State == HealthUnknown)
-		count(&not, len(n.NotActedOn) > 0)
+		t.Add(&s.Nodes[i])
 	}
-	switch silent {
-	case 0:
-	case 1:
-		text = ", 1 whose system does not answer"
-	default:
-		text = fmt.Sprintf(", %d whose systems do not answer", silent)
-	}
-	if differ > 0 {
-		text += fmt.Sprintf(", %d whose links differ", differ)
-	}
-	if unseen > 0 {
-		text += fmt.Sprintf(", %d of unknown links", unseen)
-	}
-	if unknown > 0 {
-		text += fmt.Sprintf(", %d of unknown health", unknown)
-	}
-	if not > 0 {
-		text += fmt.Sprintf(", %d with parts not acted on", not)
-	}
-	return text
-}
-
-// InWords is the verdict in one line: "11/12 in-sync, 1 progressing, 2 whose links differ".
-func (s *Status) InWords() string {
-	words, _, _ := s.Summary()
-	return words
-}
-
-// Summary is InWords, with the counts and the caveat that it is made of.
-func (s *Status) Summary() (words string, counts map[State]int, caveat string) {
-	counts, caveat = s.Counts(), s.Caveat()
-	var parts []string
-	for _, c := range s.verdictOf(counts) {
-		parts = append(parts, c.Text)
-	}
-	return strings.Join(parts, ", ") + caveat, counts, caveat
-}
-
-// StateCount is how many nodes are in a state, in words.
-type StateCount struct {
-	State State
-	Text  string
+	return t
 }
 
 // Report is what reporters publish.

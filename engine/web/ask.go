@@ -24,6 +24,9 @@ type request struct {
 	r          *http.Request
 	site, node string
 	who        control.Identity
+	// is is the answer of which who was read, and may what it may do, for an open page that asks again, see request.rights.
+	is  []byte
+	may string
 	// whole leaves texts as long as they are: somebody is about to approve them.
 	whole bool
 	// files is where the forge shows those of the revision in force; empty where that is not known.

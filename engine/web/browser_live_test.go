@@ -166,6 +166,20 @@ func TestBrowserKeepsClicksAndSelections(t *testing.T) {
 	w.Until(`location.pathname === "/sites/berlin/nodes/web-1"`)
 }
 
+// untold has the daemon tell an open page nothing more: the test tells it parts. Placed waits for two frames: what was told before is
+// in its place after them, as far as it is placed at once.
+const untold = `
+	window.EventSource = class extends EventTarget {
+		static CLOSED = 2;
+		readyState = 1;
+		constructor() { super(); window.stream = this; }
+		close() { this.readyState = 2; }
+	};
+	dispatchEvent(new Event("pagehide"));
+	dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+	window.told = parts => stream.dispatchEvent(new MessageEvent("change", { data: JSON.stringify(parts) }));
+	window.placed = () => new Promise(then => requestAnimationFrame(() => requestAnimationFrame(then)));`
+
 // A row that joins a section while that waits, and then changes alone, is shown as it is in the end.
 func TestBrowserKeepsRowsOfWaitingSections(t *testing.T) {
 	b := browser.Open(t)
@@ -173,24 +187,18 @@ func TestBrowserKeepsRowsOfWaitingSections(t *testing.T) {
 	w := b.Window(t, desk)
 	w.Go(h.at("/sites/berlin/nodes"))
 	w.Until(`document.getElementById("alive").textContent === "· live"`)
-	w.Get(`(() => { // the daemon tells nothing from here on: the test does
-		window.EventSource = class extends EventTarget {
-			static CLOSED = 2;
-			readyState = 1;
-			constructor() { super(); window.stream = this; }
-			close() { this.readyState = 2; }
-		};
-		dispatchEvent(new Event("pagehide"));
-		dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+	w.Get(`(async () => {
+		`+untold+`
 		getSelection().selectAllChildren(document.querySelector("#list td"));
 		const list = document.getElementById("list").cloneNode(true), row = list.querySelector("tbody tr").cloneNode(true);
 		row.id = "row-new";
 		row.lastElementChild.textContent = "joins";
 		list.querySelector("tbody").append(row);
-		const told = parts => stream.dispatchEvent(new MessageEvent("change", { data: JSON.stringify(parts) }));
 		told({ list: list.outerHTML });
+		await placed();
 		row.lastElementChild.textContent = "ends";
 		told({ "row-new": row.outerHTML });
+		await placed();
 		window.waited = !document.getElementById("row-new");
 		getSelection().removeAllRanges();
 	})()`, nil)
@@ -271,9 +279,9 @@ func TestBrowserInStorm(t *testing.T) {
 		var slowest time.Duration
 		for began := time.Now(); time.Since(began) < lasts; {
 			w.Press("?")
-			slowest = max(slowest, w.Until(`document.getElementById("keys").open`))
+			slowest = max(slowest, w.Until(`document.getElementById("keys").matches(":popover-open")`))
 			w.Press("Escape")
-			w.Until(`!document.getElementById("keys").open`)
+			w.Until(`!document.getElementById("keys").matches(":popover-open")`)
 		}
 		late := w.Until("changes > 0") // a page that takes long to make is also made seldom
 		var longs [][2]int

@@ -258,9 +258,9 @@ func TestBrowserKeys(t *testing.T) {
 	w := b.Window(t, desk)
 	w.Go(h.at("/sites/berlin"))
 	w.Press("?")
-	w.Until(`document.getElementById("keys").open`)
+	w.Until(`document.getElementById("keys").matches(":popover-open")`)
 	w.Press("Escape")
-	w.Until(`!document.getElementById("keys").open`)
+	w.Until(`!document.getElementById("keys").matches(":popover-open")`)
 	w.Press("g", "n")
 	w.Until(`location.pathname.endsWith("/nodes") && document.readyState === "complete"`)
 	const chosen = `document.querySelectorAll("tr.chosen").length === 1 && document.querySelector("tr.chosen a").textContent === `

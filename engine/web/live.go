@@ -67,7 +67,7 @@ func (h *hub) join(key string, values context.Context, begin func(ctx context.Co
 		ctx, cancel := context.WithCancel(context.Background())
 		t = &topic{viewers: map[*viewer]bool{}, stop: cancel}
 		h.topics[key] = t
-		go begin(carry{ctx, values}, t)
+		go begin(ctx, t)
 	}
 	v := &viewer{values: values, wake: make(chan struct{}, 1)}
 	v.wake <- struct{}{} // for what is there already
@@ -239,12 +239,17 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// rights are those of its caller in the site, as the API knows it now.
+// rights are those of its caller in the site, as the API knows it now. Nearly always it answers as before.
 func (q *request) rights() (string, error) {
-	if err := q.get("/whoami", &q.who); err != nil {
+	is, err := q.answer(http.MethodGet, "/whoami", nil)
+	if err != nil || bytes.Equal(is, q.is) {
+		return q.may, err
+	}
+	if err := q.read(is, &q.who); err != nil {
 		return "", err
 	}
-	return rightsOf(q.who, q.site), nil
+	q.is, q.may = is, rightsOf(q.who, q.site)
+	return q.may, nil
 }
 
 // rightsOf are what a page depends on of its caller: what it may do, if that is the same everywhere in the site, or else
@@ -257,13 +262,15 @@ func rightsOf(who control.Identity, site string) string {
 	return fmt.Sprintf("may %q", verbs)
 }
 
-// carry is a context that ends with one and has the values of another.
-type carry struct {
-	context.Context
-	values context.Context
+// within is a context that ends with one and has the values of the viewer's request: who asks with it is the viewer.
+func (v *viewer) within(ctx context.Context) (own context.Context, end func()) {
+	own, cancel := context.WithCancel(context.WithoutCancel(v.values))
+	stop := context.AfterFunc(ctx, cancel)
+	return own, func() {
+		stop()
+		cancel()
+	}
 }
-
-func (c carry) Value(key any) any { return c.values.Value(key) }
 
 // run renders a page whenever something has happened, and sends what of it is different. What happens meanwhile is
 // shown by the next rendering, so that many changes cost as much as four in a second.
@@ -309,12 +316,15 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 func (h *hub) listen(ctx context.Context, cancel context.CancelFunc, t *topic, o openPage, told *news) {
 	defer cancel()
 	for v := h.asker(t); v != nil; v = h.asker(t) {
-		sub, err := inside(carry{ctx, v.values}, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
+		own, end := v.within(ctx)
+		sub, err := inside(own, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
 		if err != nil {
+			end()
 			return
 		}
 		sub.Header.Set("Accept", "text/event-stream")
 		h.site.handle(&listener{header: http.Header{}, node: o.node, told: told}, sub)
+		end()
 		if ctx.Err() != nil {
 			return
 		}
@@ -342,7 +352,9 @@ func (h *hub) render(ctx context.Context, t *topic, o *openPage, since time.Time
 	if asker == nil {
 		return 0, errNobody
 	}
-	r, err := o.request(control.WithReportSince(carry{ctx, asker.values}, since))
+	own, end := asker.within(ctx)
+	defer end()
+	r, err := o.request(control.WithReportSince(own, since))
 	if err != nil {
 		return 0, err
 	}

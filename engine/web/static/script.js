@@ -33,24 +33,28 @@
   const scroll = (log, to) => { log.scrollTop = Math.min(to, log.scrollHeight); };
   document.querySelectorAll("pre.log").forEach(log => scroll(log, Infinity));
   const plain = part => part.outerHTML.replace(/(<time[^>]*>)[^<]*/g, "$1");
-  // What is around the pictures of a part: each is put into its place by itself.
+  // What is around the pictures of a part: each is put into its place by itself, and its room stays, whose size the browser knows.
   const around = part => plain(part).replace(/(<figure id="[^"]*")[^]*?<\/figure>/g, "$1");
   const replace = (id, html) => {
     const part = $(id), next = document.createElement("template");
     if (!part) return;
     next.innerHTML = html;
-    const now = next.content.firstElementChild, pictures = now.querySelectorAll("figure[id]");
+    const now = next.content.firstElementChild;
     if (plain(part) === plain(now)) return;
-    if (pictures.length && around(part) === around(now)) {
-      for (const picture of pictures) waiting[picture.id] ??= picture.outerHTML;
-      return goOn();
-    }
+    const kept = [...now.querySelectorAll(".room")].map(room => [room, part.querySelector("#" + CSS.escape(room.firstElementChild.id))?.parentElement]).filter(([, own]) => own);
+    for (const [room] of kept) waiting[room.firstElementChild.id] ??= room.innerHTML;
+    if (kept.length) goOn();
+    if (kept.length && around(part) === around(now)) return;
     const open = [...part.querySelectorAll("details")].map(d => d.open);
     const chosen = part.querySelector("tr.chosen a")?.getAttribute("href");
     const focus = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
     const logs = [...part.querySelectorAll("pre.log")].map(log => log.scrollHeight - log.scrollTop - log.clientHeight < 8 ? Infinity : log.scrollTop);
     const reading = document.activeElement.matches("pre.log") && part.contains(document.activeElement);
-    part.replaceWith(now);
+    const inView = kept.map(([, own]) => own).find(own => own.getBoundingClientRect().bottom > 0), top = inView?.getBoundingClientRect().top;
+    part.before(now);
+    for (const [room, own] of kept) room.replaceWith(own);
+    part.remove();
+    if (inView) scrollBy({ top: inView.getBoundingClientRect().top - top, behavior: "instant" }); // the reader stays at the same rack
     now.querySelectorAll("pre.log").forEach((log, i) => { // its end stays in view, or the place that somebody reads
       scroll(log, logs[i] ?? Infinity);
       if (reading) log.focus({ preventScroll: true });
@@ -58,20 +62,25 @@
     now.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
     for (const a of now.querySelectorAll("a[href]")) {
       if (chosen && a.getAttribute("href") === chosen) a.closest("tr")?.classList.add("chosen");
-      if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus();
+      if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus({ preventScroll: true });
     }
   };
-  const slice = 8; // milliseconds of script in one frame: between them, keys and the mouse are heard
+  // Parts are put into their places in frames alone. What the page looks like is asked at the beginning of one, when it is laid
+  // out already: each question after a change would lay it out once more.
+  const slice = 3; // milliseconds of script in one frame, which takes several times as long to lay out: between them, keys and the mouse are heard
   let frame = 0, told;
-  const goOn = () => { frame ||= requestAnimationFrame(() => { frame = 0; show({}); }); };
+  const goOn = () => { frame ||= requestAnimationFrame(place); };
+  const has = (html, id) => html.startsWith("<section ") && html.includes('id="' + id + '"');
   const show = parts => {
-    const has = (html, id) => html.startsWith("<section ") && html.includes('id="' + id + '"');
-    const selected = getSelection().isCollapsed ? null : getSelection(); // asked once: each time lays the page out
     for (const id in parts) // a section comes with its rows as they are now, also with those that the page does not have yet
       for (const other in waiting) if (other !== id && has(parts[id], other)) delete waiting[other];
     Object.assign(waiting, parts);
-    if (frame) return; // the page is laid out once for each slice
+    goOn();
+  };
+  const place = () => {
+    const selected = getSelection().isCollapsed ? null : getSelection();
     const began = performance.now();
+    frame = 0;
     for (const id in waiting) { // a row comes after its section
       if (performance.now() - began > slice) {
         goOn();
@@ -160,11 +169,8 @@
   }
 
   // Keys.
-  const dialog = $("keys"), opener = $("keys-open");
-  if (opener) {
-    opener.hidden = false;
-    opener.onclick = () => dialog.showModal();
-  }
+  // The list of keys is no modal dialog: to make all else inert, the browser would style each element of the page again.
+  if ($("keys-open")) $("keys-open").hidden = false;
   const main = "a[href]:not(.perma)"; // what a row is about, and not the link to the row itself
   const choose = by => {
     const rows = [...document.querySelectorAll("table.rows tbody tr, .card")].filter(r => r.querySelector(main) && !r.parentElement.closest(".card"));
@@ -194,7 +200,7 @@
     } else if (e.key === "k") {
       choose(-1);
     } else if (e.key === "?") {
-      dialog.showModal();
+      $("keys").togglePopover();
     } else if (e.key !== "g") {
       return;
     }
