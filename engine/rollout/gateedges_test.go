@@ -114,3 +114,16 @@ func TestOnlyHypervisor(t *testing.T) {
 		t.Error("it restarts while another member of etcd is down")
 	}
 }
+
+// Who looks for one node of a role does not go through all of them.
+func TestNodesOfARoleAsFarAsAsked(t *testing.T) {
+	_, all := world()
+	n := 0
+	for range all.InRole("a") {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("%d nodes were given", n)
+	}
+}
