@@ -116,6 +116,10 @@ func TestHypervisorThatVotesItself(t *testing.T) {
 			ill(all["hv2"])
 			all["etcd3"].Design.Virtual.Host.Hypervisor = "hv-2"
 		}, "its virtual machine etcd2 goes down with it, and role etcd allows 2 of 5 nodes out of service (it decides by majority); 2 of them are on this hypervisor, which does not serve itself; one of them moved to another hypervisor, or a role without `majority`; a person"},
+		"two, while it is not used": {func(_ *rollout.Facts, all rollout.ByName) {
+			no := false
+			all["hv2"].Design.Enabled, all["etcd3"].Design.Virtual.Host.Hypervisor = &no, "hv-2"
+		}, "its virtual machine etcd2 goes down with it, and role etcd allows 1 of 4 nodes out of service (it decides by majority); 2 of them are on this hypervisor; one of them moved to another hypervisor, or a role without `majority`; a person"},
 		"one, while it is unhealthy in another role": {func(_ *rollout.Facts, all rollout.ByName) {
 			ill(all["hv2"])
 			all["hv1"].Design.Role, all["hv2"].Design.Role, all["etcd1"].Disrupts = "hv", "hv", true
