@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -46,6 +47,28 @@ func TestApprovalIsOfAllThatWasShown(t *testing.T) {
 	} {
 		if got := shown(change); got == same || !site.IsDigest(got) {
 			t.Errorf("%s is approved by what was shown before: %q", name, got)
+		}
+	}
+}
+
+// A question is answered once, and only while it is still one about the node: its removal is none once it is designed again.
+func TestQuestionIsAnsweredOnceAndInTime(t *testing.T) {
+	_, w := asking(t)
+	o := questioned(w, asksContact)
+	if _, err := w.answer(o); err != nil {
+		t.Fatal(err)
+	}
+	if w.status.Approve != "" || w.status.Approval != "" {
+		t.Errorf("after the answer it is still asked: %q, %q", w.status.Approve, w.status.Approval)
+	}
+	if a, err := w.answer(o); !errors.Is(err, site.ErrRefused) {
+		t.Errorf("it is answered twice: %+v, %v", a, err)
+	}
+	for kind, leaving := range map[questionKind]bool{asksRemoval: false, asksContact: true, asksSystem: true} {
+		_, w := asking(t)
+		w.leaving = leaving
+		if a, err := w.answer(questioned(w, kind)); !errors.Is(err, site.ErrRefused) {
+			t.Errorf("%s of a node that leaves the design (%t): %+v, %v", kind, leaving, a, err)
 		}
 	}
 }
