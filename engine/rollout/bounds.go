@@ -235,8 +235,8 @@ func (b *Bound) room(c class) (left, of int) {
 // does. They take one place together, because a hypervisor could never be restarted otherwise. But a role that
 // decides by majority needs a place for each of them.
 func (f *Facts) fullFor(n *Node) *Full {
-	guests := f.guestsOf(n)
-	for _, x := range append(append(make([]*Node, 0, few), n), guests...) {
+	down := append(append(make([]*Node, 0, few), n), f.guestsOf(n)...)
+	for _, x := range down {
 		if x != n && f.shareOf(x) != serves {
 			continue // it takes no place that it does not have
 		}
@@ -246,11 +246,11 @@ func (f *Facts) fullFor(n *Node) *Full {
 			for _, b := range g.bounds {
 				places := 1
 				if b.majority && x != n {
-					places = f.servingIn(g, guests)
+					places = f.servingIn(g, down)
 				}
 				left, _ := b.room(c)
-				if x != n && !b.majority && g.has(n.Design) && b.counts(c, f.shareOf(n)) {
-					left++ // the place that an unhealthy hypervisor has already is theirs too
+				if x != n && !b.majority && g.has(n.Design) {
+					left++ // the place of the hypervisor, which an unhealthy one has already, is theirs too
 				}
 				if left < places {
 					return &Full{Bound: b, Node: x, host: n}
@@ -279,7 +279,7 @@ func (r *Full) Verdict(f *Facts) Verdict {
 		}
 	}
 	slices.Sort(names)
-	if r.host != nil && r.host != r.Node {
+	if r.host != r.Node {
 		return r.ofGuest(f, names, of)
 	}
 	return Verdict{

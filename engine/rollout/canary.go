@@ -144,7 +144,7 @@ func (f *Facts) notInSync(names []string) string {
 	var those []string
 	for _, name := range names {
 		if n := f.Nodes.Node(name); n != nil && n.State != site.InSync {
-			those = append(those, fmt.Sprintf("%s is %s", f.withHealth(name), n.State))
+			those = append(those, fmt.Sprintf("%s is %s", f.withHealth(n), n.State))
 		}
 	}
 	return say.Some(those, Most)

@@ -206,6 +206,11 @@ func TestBounds(t *testing.T) {
 			all["b2"].Design.Rack = "r2"
 			disrupt(all, "b1")
 		}, "rack r1 allows 1 of 4 nodes out of service (maxUnavailable 1); 1 are: b1; one of b1 coming back into service"},
+		"of the rack, with one out in another": {func(f *rollout.Facts, all rollout.ByName) {
+			f.Site.Rollout.MaxUnavailable, f.Site.Racks["r1"].MaxUnavailable = "3", "1"
+			all["b2"].Design.Rack = "r2"
+			disrupt(all, "b1", "b2")
+		}, "rack r1 allows 1 of 4 nodes out of service (maxUnavailable 1); 1 are: b1; one of b1 coming back into service"},
 		"of another rack": {func(f *rollout.Facts, all rollout.ByName) {
 			f.Site.Racks["r1"].MaxUnavailable = "1"
 			all["b1"].Design.Rack = "r2"

@@ -699,7 +699,8 @@ func TestContinueOfANodeThatIsStuckAfterItsFirstStep(t *testing.T) {
 }
 
 func TestOpenings(t *testing.T) {
-	s := &site.Site{Windows: map[string]*site.Window{"noon": {From: "11:30", To: "12:30"}, "bad": {From: "x"}, "minutes": {Cron: "*/2 * * * *", Length: site.Duration(time.Minute)}}}
+	s := &site.Site{Windows: map[string]*site.Window{"noon": {From: "11:30", To: "12:30"}, "bad": {From: "x"}, "minutes": {Cron: "*/2 * * * *", Length: site.Duration(time.Minute)},
+		"never": {Cron: "0 0 31 2 *", Length: site.Duration(time.Minute)}}}
 	f := &rollout.Facts{Site: s}
 	for name, c := range map[string]struct {
 		window   string
@@ -708,6 +709,7 @@ func TestOpenings(t *testing.T) {
 	}{
 		"open at both ends": {"noon", now, now.Add(24 * time.Hour), []site.Span{{From: now, To: now.Add(30 * time.Minute)}, {From: now.Add(23*time.Hour + 30*time.Minute), To: now.Add(24 * time.Hour)}}},
 		"stays closed":      {"noon", now.Add(time.Hour), now.Add(2 * time.Hour), nil},
+		"never open":        {"never", now, now.Add(24 * time.Hour), nil},
 		"stays open":        {"noon", now, now.Add(10 * time.Minute), []site.Span{{From: now, To: now.Add(10 * time.Minute)}}},
 	} {
 		if diff := cmp.Diff(f.Openings(c.window, c.from, c.to), site.WindowTimes{Name: c.window, Open: c.want}); diff != "" {

@@ -114,3 +114,31 @@ func TestOnlyHypervisor(t *testing.T) {
 		t.Error("it restarts while another member of etcd is down")
 	}
 }
+
+// Who is out of service is named in order, in whatever order the nodes are known.
+func TestNodesOutOfServiceAreInOrder(t *testing.T) {
+	for range 24 {
+		f, all := world()
+		f.Site.Rollout.MaxUnavailable = "4"
+		for _, name := range []string{"a2", "a3", "b1", "b2"} {
+			all[name].Disrupts = true
+		}
+		want := "the site allows 4 of 5 nodes out of service (maxUnavailable 4); 4 are: a2, a3, b1, b2; one of a2, a3, b1, b2 coming back into service"
+		if got := said(f, f.Room(try(all["a1"], reboots))); got != want {
+			t.Fatalf("\n got %s\nwant %s", got, want)
+		}
+	}
+}
+
+// Who looks for one node of a role does not go through all of them.
+func TestNodesOfARoleAsFarAsAsked(t *testing.T) {
+	_, all := world()
+	n := 0
+	for range all.InRole("a") {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("%d nodes were given", n)
+	}
+}

@@ -66,15 +66,17 @@ func (r *Full) ofGuest(f *Facts, names []string, of int) Verdict {
 		For:      names,
 		Waits:    []Topic{Places},
 	}
-	with, itself := f.servingIn(b.group, f.guestsOf(r.host)), 0
-	if b.majority && b.group.has(r.host.Design) && b.counts(plain, f.shareOf(r.host)) {
-		itself = 1
-	}
-	if with+itself > b.Limit(of) {
-		v.Detail = fmt.Sprintf("%d of them are on this hypervisor", with)
-		if itself > 0 {
-			v.Detail += ", which does not serve itself"
+	guests, itself, how := f.servingIn(b.group, f.guestsOf(r.host)), 0, ""
+	if b.majority && b.group.has(r.host.Design) {
+		switch share := f.shareOf(r.host); {
+		case share == serves:
+			itself, how = 1, ", which is one of them itself"
+		case b.counts(plain, share):
+			itself, how = 1, ", which does not serve itself"
 		}
+	}
+	if guests+itself > b.Limit(of) {
+		v.Detail = fmt.Sprintf("%d of them are on this hypervisor%s", guests, how)
 		v.Release, v.Person, v.For = "one of them moved to another hypervisor, or a role without `majority`", true, nil
 	}
 	return v

@@ -26,16 +26,14 @@ func (f *Facts) leaderFor(t Try) *Leader {
 
 // leaderOf returns the leader of a role: the one that the design names, or the first
 // by name. It never returns a node that is disabled or away, since nobody waits for
-// that.
+// that. The design has the role.
 func (f *Facts) leaderOf(role string) string {
 	if name, known := f.leaders[role]; known {
 		return name
 	}
 	first := ""
-	if r := f.Site.Roles[role]; r != nil {
-		if n := f.Nodes.Node(r.Leader); n != nil && f.Site.Unused(n.Design) == "" {
-			first = r.Leader
-		}
+	if n := f.Nodes.Node(f.Site.Roles[role].Leader); n != nil && f.Site.Unused(n.Design) == "" {
+		first = n.Name()
 	}
 	if first == "" {
 		for n := range f.Nodes.InRole(role) {

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,6 +196,61 @@ func TestNodesInHandDoNotRotateAtOnce(t *testing.T) {
 	}
 	if len(free) != 1 {
 		t.Errorf("%v go at once", free)
+	}
+}
+
+// Of the nodes that replace their passwords one is chosen that can show whether the new one is right: none that has failed, and
+// one that does not answer, or is in quarantine, only after the others.
+func TestWhoShowsWhetherThePasswordIsRight(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(rollout.ByName)
+		want   string
+	}{
+		"by name":                 {func(rollout.ByName) {}, "a1"},
+		"in quarantine":           {func(all rollout.ByName) { all["a1"].Quarantined = true }, "a2"},
+		"it does not answer":      {func(all rollout.ByName) { all["a1"].Blind = true }, "a2"},
+		"nobody has looked at it": {func(all rollout.ByName) { all["a1"].Blind, all["a1"].Seen = true, false }, "a1"},
+		"the others replace none": {func(all rollout.ByName) { all["a1"].Rotates, all["a2"].Rotates = false, false }, "a3"},
+		"the only ones have failed": {func(all rollout.ByName) {
+			for name, n := range all {
+				n.Rotates = name == "a1"
+			}
+			all["a1"].Part = rollout.Failed
+		}, ""},
+	} {
+		f, all := rotating()
+		f.Site.Rollout.Canaries = nil
+		c.change(all)
+		if got := strings.Join(f.ChooseCanaries(f.Rollout.Nodes), " "); got != c.want {
+			t.Errorf("%s: %q goes first, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A node in hand, too, waits for the one that goes first, and is woken by it.
+func TestNodeInHandWaitsForTheFirst(t *testing.T) {
+	f, all := rotating()
+	f.Site.Rollout.Canaries, f.Rollout.Canaries = nil, []string{"a1"}
+	all["b1"].InHand = true
+	r, waits := f.Order(try(all["b1"], rotates)).(*rollout.Canaries)
+	if !waits {
+		t.Fatalf("it waits for %+v", r)
+	}
+	want := "it waits for a1, which goes first, to be in-sync; a1 is progressing; a1 coming in-sync"
+	if got := said(f, r); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	if v := r.Verdict(f); !slices.Equal(v.For, []string{"a1"}) {
+		t.Errorf("it waits for %v", v.For)
+	}
+}
+
+// Where nobody goes first nobody has to soak.
+func TestWithoutCanariesAllHaveSoaked(t *testing.T) {
+	f, _ := rolling()
+	f.Site.Rollout.Canaries, f.Rollout.Canaries = nil, nil
+	if !f.HaveSoaked() {
+		t.Error("the others wait for canaries that there are not")
 	}
 }
 

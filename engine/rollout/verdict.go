@@ -132,12 +132,8 @@ func (f *Facts) inTheWay(v Verdict, n *Node, first ...string) Verdict {
 }
 
 // withHealth names a node and what its health lacks.
-func (f *Facts) withHealth(name string) string {
-	n := f.Nodes.Node(name)
-	if n == nil {
-		return name
-	}
-	h := f.Health(n)
+func (f *Facts) withHealth(n *Node) string {
+	name, h := n.Name(), f.Health(n)
 	switch {
 	case h.IsFit():
 		return name
@@ -151,7 +147,7 @@ func (f *Facts) withHealth(name string) string {
 func (f *Facts) withHealths(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
-		all[i] = f.withHealth(name)
+		all[i] = f.withHealth(f.Nodes.Node(name))
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -394,6 +395,30 @@ func TestManySystems(t *testing.T) {
 	})
 	if all, err := nodeAt(t, b, "N2").systems(over); err == nil {
 		t.Errorf("what was cut short is told as whole: %+v", all)
+	}
+}
+
+// A step whose session ends while the machines behind the BMC are read has ended. It is not told that one of them cannot be
+// read, as if a person had to do something about it.
+func TestSessionThatEndsWhileSiblingsAreRead(t *testing.T) {
+	b := sledsOf(t, map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")})
+	m := nodeAt(t, b, "N1")
+	want := site.Identity{Serial: "ENC"}
+	if _, err := look(m, &site.Node{Identity: want}); err != nil {
+		t.Fatal(err)
+	}
+	b.answer("GET /redfish/v1/Systems/N2", status(http.StatusUnauthorized, ""))
+	step := powerOff
+	step.Machine = want
+	err := m.Apply(t.Context(), step, &site.Node{Identity: want}, drivertest.Permitted)
+	if !errors.Is(err, driver.ErrInterrupted) || strings.Contains(err.Error(), "may have the same") {
+		t.Errorf("got %v, want driver.ErrInterrupted", err)
+	}
+	if m.alone != nil {
+		t.Error("it counts as the only machine behind the BMC")
+	}
+	if n := b.count("POST /redfish/v1/Systems/N1/Reset"); n > 0 {
+		t.Errorf("the machine was switched off, which could not be told from another (%d requests)", n)
 	}
 }
 

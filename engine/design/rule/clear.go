@@ -175,7 +175,9 @@ func (x *search) look(at *step, v reflect.Value) {
 		}
 	case reflect.Struct:
 		for _, f := range textFields(v.Type()) {
-			x.look(at.within(f), v.Field(f.index))
+			if held := v.Field(f.index); !held.IsZero() { // most of a node's fields are not set
+				x.look(at.within(f), held)
+			}
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
