@@ -97,7 +97,7 @@ func stageOf(n site.NodeStatus) (text, stage string) {
 }
 
 // figures are how long something takes already, and how long it may take.
-var figures = regexp.MustCompile(`, [0-9hms]+ of [0-9hms]+$`)
+var figures = regexp.MustCompile(`, [0-9hms]+ of at most [0-9hms]+$`)
 
 // looks are what the systems are asked.
 var looks = map[string][]string{

@@ -171,7 +171,7 @@ func TestStageOf(t *testing.T) {
 		{site.NodeStatus{State: site.InSync, Reason: "as designed"}, "in-sync", "in-sync"},
 		{site.NodeStatus{State: site.Blocked, Reason: "waits"}, "", ""},
 		{site.NodeStatus{State: site.Progressing, Reason: "install: image.generation 0 → 1"}, "install", "install"},
-		{site.NodeStatus{State: site.Progressing, Detail: "waits for the agent: read 43 of 259 MB of the image, 10s of 1h32m37s"},
+		{site.NodeStatus{State: site.Progressing, Detail: "waits for the agent: read 43 of 259 MB of the image, 2m37s of at most 1h30m"},
 			"waits for the agent: read 43 of 259 MB of the image", "waits for the agent: read of MB of the image"},
 	} {
 		if text, stage := stageOf(c.n); text != c.text || stage != c.stage {

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,11 +17,14 @@ type Wait struct {
 
 // At says how long the wait has taken.
 func (w Wait) At(now time.Time) string {
-	passed, limit := max(0, min(now.Sub(w.Since), w.Limit)).Truncate(time.Second), w.Limit
-	if limit > time.Minute {
-		limit = limit.Round(time.Second) // the rest of a longer limit
+	passed, limit := max(0, min(now.Sub(w.Since), w.Limit)).Truncate(time.Second), w.Limit.String()
+	switch {
+	case w.Limit >= time.Hour:
+		limit = strings.TrimSuffix(w.Limit.Round(time.Minute).String(), "0s")
+	case w.Limit > time.Minute:
+		limit = w.Limit.Round(time.Second).String() // the rest of a longer limit
 	}
-	return fmt.Sprintf("waits for %s, %s of %s", w.For, passed, limit)
+	return fmt.Sprintf("waits for %s, %s of at most %s", w.For, passed, limit)
 }
 
 type waitKey struct{}
@@ -35,10 +39,15 @@ func ShowWaits(ctx context.Context, show func(*Wait)) context.Context {
 // Waiting reports that a step begins to wait, at most for limit. The step calls
 // the returned function when the wait is over, however it ended.
 func Waiting(ctx context.Context, what string, limit time.Duration) (over func()) {
+	return WaitingSince(ctx, what, time.Now(), limit)
+}
+
+// WaitingSince is Waiting for a wait that goes on, and says something else now.
+func WaitingSince(ctx context.Context, what string, since time.Time, limit time.Duration) (over func()) {
 	show, ok := ctx.Value(waitKey{}).(func(*Wait))
 	if !ok {
 		return func() {}
 	}
-	show(&Wait{For: what, Since: time.Now(), Limit: limit})
+	show(&Wait{For: what, Since: since, Limit: limit})
 	return func() { show(nil) }
 }

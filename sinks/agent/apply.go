@@ -153,7 +153,7 @@ func (m *machine) isNode(n *site.Node, report []byte) error {
 func showProgress(ctx context.Context) func(wire.Progress) {
 	began := time.Now()
 	return func(p wire.Progress) {
-		driver.Waiting(ctx, "the system: "+brief(p.Text), time.Since(began)+driver.LongestStep)
+		driver.WaitingSince(ctx, "the system: "+brief(p.Text), began, driver.LongestStep)
 	}
 }
 

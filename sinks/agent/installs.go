@@ -280,6 +280,6 @@ func (c *called) progress(ctx context.Context, is driver.Installation) func(wire
 		} else {
 			last = now
 		}
-		driver.Waiting(ctx, "the agent: "+said(p), time.Since(began)+max(is.Limit, driver.LongestStep))
+		driver.WaitingSince(ctx, "the agent: "+said(p), began, max(is.Limit, driver.LongestStep))
 	}
 }
