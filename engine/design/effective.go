@@ -75,9 +75,7 @@ func sharedOf(name string, x *extract) *shared {
 	slices.Sort(sh.pedigree.names)
 	sh.pedigree.linearise()
 	found.add(sh.pedigree.findings.list...)
-	if !sh.lost {
-		found.add(elsewhere(rule.OnSite(sh.site), found.list)...)
-	}
+	found.add(elsewhere(rule.OnSite(sh.site, !sh.lost), found.list)...)
 	sh.findings = found.list
 	return sh
 }
@@ -189,7 +187,9 @@ func (sh *shared) check(n *node) {
 	found.add(n.findings...)
 	n.effective = nodeOf(n.layer, n.merged, &found)
 	n.effective.References = sh.references(n, &found)
-	if !sh.lost && !n.broken {
+	if sh.lost || n.broken {
+		found.add(rule.OnPart(sh.site, n.effective)...)
+	} else {
 		more, facts := rule.OnNode(sh.site, n.effective)
 		found.add(more...)
 		n.facts = facts

@@ -30,7 +30,7 @@ var gone = []string{".hardware.memoryGiB", ".hardware.processors"}
 // The previous version was not stated, so outdated recognizes it by its fields.
 func outdated(s *site.Site, all []site.Finding) []site.Finding {
 	if s.Schema != "" && s.Schema != site.SchemaVersion {
-		return slices.DeleteFunc(rule.OnSite(s), func(f site.Finding) bool { return f.Code != "schema-version" })
+		return slices.DeleteFunc(rule.OnSite(s, true), func(f site.Finding) bool { return f.Code != "schema-version" })
 	}
 	if s.Origins.Of("site.schema").LayerName() == "site" {
 		return nil

@@ -77,3 +77,24 @@ func pathsOf(t *testing.T, s *site.Site) []string {
 	walk(nil, whole)
 	return paths
 }
+
+// A secret in clear text is told also beside a null: whatever was pushed stays in the history, so it cannot wait for another look.
+func TestNullHidesNoSecret(t *testing.T) {
+	clean := cleanSite(t)
+	const secret = `nodes: "n1": system: files: "/etc/backup.conf": content: "password = calvin-7"` + "\n"
+	for name, null := range map[string]string{
+		"nothing":             "",
+		"in the node":         `nodes: "n1": boot: null`,
+		"in another node":     `nodes: "n4": boot: null`,
+		"in its profile":      `profiles: base: boot: null`,
+		"a section":           `networks: null`,
+		"an entry":            `networks: data: null`,
+		"in the site":         `rollout: null`,
+		"in a part of a rule": `nodes: "n1": system: files: "/etc/other": null`,
+	} {
+		found := ruleCase{clean: clean}.findings(patch(secret + null))
+		if !slices.ContainsFunc(found, func(f site.Finding) bool { return f.Code == "clear-secret" }) {
+			t.Errorf("null %s (%s) hides the secret; found:\n%s", name, null, codesAt(found))
+		}
+	}
+}

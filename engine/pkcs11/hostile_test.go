@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // play is a program that does what a script says, step by step: "read" reads a line, "say X" prints a line, "part X"
-// prints without a line, "flood" prints without end, "shut" closes the output, "hang" and "exit N" end it, and "crash"
+// prints without a line, "file P" prints a file, "flood" prints without end, "shut" closes the output, "hang" and "exit N" end it, and "crash"
 // kills it. What it has read is appended to the file that HEARD names.
 func play(script string) {
 	in := bufio.NewReader(os.Stdin)
@@ -45,6 +45,12 @@ func play(script string) {
 			fmt.Println(what)
 		case "part":
 			fmt.Print(what)
+		case "file":
+			text, err := os.ReadFile(what)
+			if err != nil {
+				os.Exit(9)
+			}
+			os.Stdout.Write(text)
 		case "flood":
 			for {
 				if _, err := io.WriteString(os.Stdout, strings.Repeat("x", 1<<16)); err != nil {
@@ -93,7 +99,7 @@ func TestHostilePrograms(t *testing.T) {
 		"is killed":          {"read;crash", "crashed (signal: killed)", false},
 		"half a line":        {`read;part {"secret":`, "does not answer as slipway-pkcs11 does", false},
 		"no JSON":            {"read;say OK", "does not answer as slipway-pkcs11 does", false},
-		"more fields":        {`read;say {"secret":"AAAA","x":1}`, "does not answer as slipway-pkcs11 does", false},
+		"other fields":       {`read;say {"x":1}`, "does not answer as slipway-pkcs11 does", false},
 		"two values":         {`read;say {"secret":"AAAA"} {}`, "does not answer as slipway-pkcs11 does", false},
 		"nothing":            {"read;say {}", "does not answer as slipway-pkcs11 does", false},
 		"no secret":          {`read;say {"secret":""}`, "does not answer as slipway-pkcs11 does", false},
@@ -110,6 +116,10 @@ func TestHostilePrograms(t *testing.T) {
 		"wrong PIN":          {wantsPIN + `say {"trouble":{"kind":"wrong-pin"}}`, "the token refused the PIN. Slipway does not send this PIN to the token \"L\" (serial number S1) again", true},
 		"locked now":         {wantsPIN + `say {"trouble":{"kind":"pin-locked"}}`, "the PIN of the token is locked", true},
 		"device fails":       {wantsPIN + `say {"trouble":{"kind":"refused","call":"C_Login","code":48}}`, "the module refused C_Login (CKR_DEVICE_ERROR)", false},
+		"token is away":      {wantsPIN + `say {"trouble":{"kind":"refused","call":"C_Login","code":224}}`, "the module refused C_Login (CKR_TOKEN_NOT_PRESENT)", false},
+		"fails somehow":      {wantsPIN + `say {"trouble":{"kind":"refused","call":"C_Login","code":5}}`, "the module refused C_Login (CKR_GENERAL_ERROR). Slipway does not send this PIN", true},
+		"a code of its own":  {wantsPIN + `say {"trouble":{"kind":"refused","call":"C_Login","code":2147483649}}`, "the module refused C_Login (CKR 0x80000001). Slipway does not send this PIN", true},
+		"an invalid PIN":     {wantsPIN + `say {"trouble":{"kind":"refused","call":"C_Login","code":161}}`, "the module refused C_Login (CKR_PIN_INVALID). Slipway does not send this PIN", true},
 		"hangs with the PIN": {wantsPIN + "hang", "has not answered for 4s: its program was ended. Slipway does not send this PIN", true},
 		"crashes with it":    {wantsPIN + "crash", "crashed (signal: killed): its program ended without an answer. Slipway does not send this PIN", true},
 		"answers badly":      {wantsPIN + "say OK", "does not answer as slipway-pkcs11 does. Slipway does not send this PIN", true},
@@ -217,6 +227,7 @@ func TestTokensThatRefuse(t *testing.T) {
 		"PIN pad":       {"0x100", "0", "0", "typed on its own keys", 0, 0},
 		"few attempts":  {"0x10000", "0", "0xa0", "the token refused the PIN", 1, 0},
 		"locks now":     {"0", "0", "0xa4", "the PIN of the token is locked", 1, 0},
+		"fails somehow": {"0", "0", "0x6", "the module refused C_Login (CKR_FUNCTION_FAILED). Slipway does not send this PIN", 1, 0},
 		"device broken": {"0", "0", "0x30", "the module refused C_Login (CKR_DEVICE_ERROR)", 1, 1},
 		"logged in":     {"0", "0", "0x100", "", 1, 1},
 		"no login":      {"0", "0x4", "0", "the token has no private key of this name", 0, 0}, // SoftHSM shows it after a login alone

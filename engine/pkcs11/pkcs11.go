@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -130,7 +131,7 @@ func (f *Found) seal(m Mechanism, p Purpose, secret []byte) ([]byte, error) {
 }
 
 // Unseal returns a secret, using the token that it was sealed to. file is the file of the sealed secret: a note about a
-// refused PIN is kept beside it.
+// refused PIN is kept beside it. The error never wraps fs.ErrNotExist: the file of the secret is there.
 func Unseal(text []byte, p Purpose, file string) ([]byte, error) {
 	block, rest := pem.Decode(bytes.TrimSpace(text))
 	var s sealed
@@ -145,6 +146,9 @@ func Unseal(text []byte, p Purpose, file string) ([]byte, error) {
 		return nil, err
 	}
 	a, err := how.ask(Request{Module: how.module, Token: s.Token.Serial, Key: s.Key, Open: &s.Wrapped}, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New(err.Error())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -174,6 +174,10 @@ func (p *running) login(t Token, file string) error {
 
 // counts reports whether the token may have counted an attempt with a wrong PIN.
 func counts(err error) bool {
+	var r refusal
+	if errors.As(err, &r) && !slices.Contains(beforePIN, r.code) {
+		return true
+	}
 	return slices.ContainsFunc([]error{errWrongPIN, errPINLocked, errSilent, errLate, errGarbage}, func(one error) bool { return errors.Is(err, one) })
 }
 
@@ -227,9 +231,7 @@ func (p *running) receive() (*Answer, error) {
 		return nil, errSilent
 	}
 	var a Answer
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil || d.More() {
+	if json.Unmarshal(line, &a) != nil { // a Decoder would keep a copy of the secret
 		return nil, errGarbage
 	}
 	if a.Trouble != nil {

@@ -133,6 +133,9 @@ func (s *settings) readPIN() (pin []byte, stamp string, err error) {
 		return nil, "", err
 	}
 	text, err := keyfile.Read(at, mostPIN)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", fmt.Errorf("the PIN of the token: there is no file %s: write the PIN into one of mode 0400, or correct the line \"pin\" in %s", at, s.file)
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("the PIN of the token: %w", err)
 	}

@@ -2,13 +2,16 @@ package pkcs11
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -411,4 +414,87 @@ func TestNotes(t *testing.T) {
 			t.Errorf("the file behind %s is %q, %v", name, b, err)
 		}
 	}
+}
+
+// A sealed file that is there never looks like one that is missing, whatever else is: a caller would make another key.
+func TestMissingPINIsNoMissingFile(t *testing.T) {
+	h := newHost(t)
+	h.token("site")
+	h.key("site", "k", "EC:prime256v1", "--usage-derive")
+	text := h.seal("site", "k")
+	if err := os.Remove(h.PIN); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Unseal(text, Identity, h.file())
+	if err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), h.PIN) {
+		t.Errorf("without the file of the PIN: %v", err)
+	}
+}
+
+// What opens the secret is in no memory of the process afterwards.
+func TestAnswerLeavesNoCopy(t *testing.T) {
+	h := newHost(t)
+	me, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.runs, h.module = me, libm(t)
+	hidden := make([]byte, 44) // the text of the secret, inverted: nothing here has it itself
+	rand.Read(hidden)
+	answer := append(make([]byte, 0, 64), `{"secret":"`...)
+	for i := range hidden {
+		c := "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"[hidden[i]%64]
+		hidden[i] = ^c
+		answer = append(answer, c)
+	}
+	path := filepath.Join(h.folder, "answer")
+	answer = append(answer, "\"}\n"...)
+	if err := os.WriteFile(path, answer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clear(answer[:cap(answer)])
+	h.lines = []string{"environment: HOSTILE=" + tookPIN + "file " + path, "environment: HEARD=" + filepath.Join(h.folder, "heard")}
+	h.want("opened", h.opens(sealedToNothing(t, h.settings())), "the sealed secret is damaged, or the key")
+	if n := inMemory(t, hidden); n > 0 {
+		t.Errorf("%d copies are left", n)
+	}
+	shown := make([]byte, len(hidden))
+	for i := range hidden {
+		shown[i] = ^hidden[i]
+	}
+	if n := inMemory(t, hidden); n == 0 {
+		t.Error("the search finds nothing")
+	}
+	runtime.KeepAlive(shown)
+}
+
+// inMemory counts an inverted text in the memory of this process.
+func inMemory(t *testing.T, inverted []byte) (n int) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.Open("/proc/self/mem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	part := make([]byte, 1<<20)
+	defer clear(part)
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		if _, err := fmt.Sscanf(line, "%x-%x rw", &from, &to); err != nil {
+			continue
+		}
+		for at := from; at < to; at += int64(len(part)) {
+			got, _ := mem.ReadAt(part[:min(int64(len(part)), to-at)], at) // what is not there has nothing
+			for i := range part[:got] {
+				part[i] = ^part[i]
+			}
+			n += bytes.Count(part[:got], inverted)
+			clear(part)
+		}
+	}
+	return n
 }

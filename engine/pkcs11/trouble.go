@@ -15,6 +15,22 @@ var (
 	errRefused = errors.New("the module refused")
 )
 
+// refusal is a call that the module refused. It is errRefused.
+type refusal struct {
+	call string
+	code uint64
+}
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("%v %s (%s)", errRefused, clean(r.call), codeName(r.code))
+}
+
+func (r refusal) Is(err error) bool { return err == errRefused }
+
+// beforePIN are the results of C_Login that say that the device failed or is not there. With any other one, such as
+// CKR_FUNCTION_FAILED or one of the vendor's, the token may have seen the PIN.
+var beforePIN = []uint64{0x30, 0x31, 0x32, 0xe0, 0xe1}
+
 // String returns the token as people know it.
 func (t Token) String() string {
 	return fmt.Sprintf("%q (serial number %s)", clean(t.Label), clean(t.Serial))
@@ -71,7 +87,7 @@ func (s *settings) explain(t *Trouble) error {
 	case NoPublic:
 		return errors.New("the token does not have the public half of the key: import it beside the private one, with the same ID")
 	case Refused:
-		return fmt.Errorf("%w %s (%s)", errRefused, clean(t.Call), codeName(t.Code))
+		return refusal{t.Call, t.Code}
 	}
 	return errGarbage
 }

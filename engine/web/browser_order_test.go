@@ -61,3 +61,26 @@ func TestBrowserPlacesQuickChangesInOrder(t *testing.T) {
 		t.Error(all)
 	}
 }
+
+// The list of keys takes the focus, and gives it back to the row that had it.
+func TestBrowserListOfKeysHasFocus(t *testing.T) {
+	b := browser.Open(t)
+	h := houseOf(t, &fleet{said: "as it says", reason: "Installs generation 2", size: 30})
+	w := b.Window(t, desk)
+	w.Go(h.at("/sites/berlin/nodes"))
+	const row, inside = `document.activeElement.closest("tr.chosen") !== null`, `document.activeElement.closest("#keys:popover-open") !== null`
+	w.Press("j")
+	w.Until(row)
+	w.Press("?")
+	w.Until(inside)
+	w.Press("j")
+	w.Press("Escape")
+	w.Until(row + ` && !document.getElementById("keys").matches(":popover-open")`)
+	w.Press("?")
+	w.Until(inside)
+	w.Press("Enter")
+	w.Until(row + ` && !document.getElementById("keys").matches(":popover-open")`)
+	if all := w.Complaints(); len(all) > 0 {
+		t.Error(all)
+	}
+}

@@ -9,11 +9,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// OnSite runs every rule about the parts outside the nodes.
-func OnSite(s *site.Site) []site.Finding {
+// OnSite runs the rules about the parts outside the nodes: every one, or only those that judge what is there where a part
+// of the site has no value.
+func OnSite(s *site.Site, whole bool) []site.Finding {
 	var all []site.Finding
 	for _, r := range siteRules {
-		all = append(all, r.onSite(s)...)
+		if whole || r.Partial {
+			all = append(all, r.onSite(s)...)
+		}
+	}
+	return all
+}
+
+// OnPart runs the rules that judge what is there on a node, where a part of the node or of the site has no value.
+func OnPart(s *site.Site, n *site.Node) []site.Finding {
+	var all []site.Finding
+	for _, r := range nodeRules {
+		if r.Partial {
+			all = append(all, r.onNode(s, n)...)
+		}
 	}
 	return all
 }

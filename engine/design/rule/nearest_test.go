@@ -50,7 +50,7 @@ func TestWideSites(t *testing.T) {
 		fleet.Put(node.Name, facts)
 	}
 	found := map[string]int{}
-	for _, f := range append(OnSite(s), fleet.Check(s)...) {
+	for _, f := range append(OnSite(s, true), fleet.Check(s)...) {
 		found[f.Code]++
 	}
 	for code, want := range map[string]int{

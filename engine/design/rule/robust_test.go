@@ -85,7 +85,7 @@ func TestRulesTakeRandomValues(t *testing.T) {
 
 // brokenOff says which rules broke off over a site with some nodes.
 func brokenOff(s *site.Site, nodes ...*site.Node) string {
-	found := OnSite(s)
+	found := OnSite(s, true)
 	fleet := NewFleet()
 	for _, n := range nodes {
 		of, facts := OnNode(s, n)

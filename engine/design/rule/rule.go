@@ -38,6 +38,9 @@ type Rule struct {
 	Site func(*site.Site) []site.Finding
 	// Node checks one node; it gets a site without nodes.
 	Node func(*site.Site, *site.Node) []site.Finding
+	// Partial says that Site and Node judge only what is there. They also run
+	// where a part has no value, so that what is urgent does not wait for it.
+	Partial bool
 	// Facts lists what Fleet needs to know of a node, and Fleet checks all
 	// nodes together. Fleet runs again after every change of a node. So it
 	// never visits all nodes, only keys with several holders or parts of the

@@ -63,7 +63,8 @@ type conversation struct {
 // dial connects to systemd or to the bus. It returns fs.ErrNotExist if nothing answers there. The connection ends by
 // itself after a time.
 func dial(ctx context.Context, path string, within time.Duration) (*conversation, error) {
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	// A blocking connect would wait without end where as many wait as the other side lets wait (unix(7), EAGAIN).
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
@@ -71,7 +72,11 @@ func dial(ctx context.Context, path string, within time.Duration) (*conversation
 		syscall.Close(fd)
 		return nil, fs.ErrNotExist
 	}
-	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+	err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+	if err == nil {
+		err = syscall.SetNonblock(fd, false)
+	}
+	if err != nil {
 		syscall.Close(fd)
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 			return nil, fs.ErrNotExist

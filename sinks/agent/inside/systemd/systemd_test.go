@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -184,19 +185,23 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// login is the length of what somebody says who logs in to the bus or to systemd.
+func login() int { return len("\x00AUTH EXTERNAL \r\nBEGIN\r\n") + 2*len(strconv.Itoa(os.Geteuid())) }
+
+// noneFailed is a systemd that is asked directly, of which no unit has failed.
+func noneFailed(c io.ReadWriter) {
+	io.ReadFull(c, make([]byte, login()))
+	io.WriteString(c, "OK 1\r\n")
+	read(c)
+	units := append([]byte{0, 0, 0, 0}, make([]byte, 4)...) // an empty list
+	c.Write(message{kind: replyType, signature: "a(ssssssouso)", body: units}.answering(1))
+}
+
 // What does not come over the bus is asked for directly.
 func TestWithoutTheBus(t *testing.T) {
-	login := len("\x00AUTH EXTERNAL \r\nBEGIN\r\n") + 2*len(strconv.Itoa(os.Geteuid()))
-	direct := func(c io.ReadWriter) {
-		io.ReadFull(c, make([]byte, login))
-		io.WriteString(c, "OK 1\r\n")
-		read(c)
-		units := append([]byte{0, 0, 0, 0}, make([]byte, 4)...) // an empty list
-		c.Write(message{kind: replyType, signature: "a(ssssssouso)", body: units}.answering(1))
-	}
 	refused := func(fault string) func(io.ReadWriter) {
 		return func(c io.ReadWriter) {
-			io.ReadFull(c, make([]byte, login))
+			io.ReadFull(c, make([]byte, login()))
 			io.WriteString(c, "OK 1\r\n")
 			c.Write(message{kind: replyType, signature: "s", body: texts(":1.1")}.answering(1))
 			c.Write(message{kind: errorType, fault: fault}.answering(2))
@@ -209,7 +214,7 @@ func TestWithoutTheBus(t *testing.T) {
 	} {
 		h := inside.Real(t.TempDir(), true)
 		listen(t, h.Path(bus), answers)
-		listen(t, h.Path(socket), direct)
+		listen(t, h.Path(socket), noneFailed)
 		if failed, err := Failed(t.Context(), h); err != nil || len(failed) > 0 {
 			t.Errorf("%s: got %q, %v", name, failed, err)
 		}
@@ -241,4 +246,34 @@ func (m message) answering(call uint32) []byte {
 		b = append(b, 0)
 	}
 	return append(b, m.body...)
+}
+
+// A bus that accepts nobody holds nobody up, also when as many wait for it as it lets wait: systemd is asked directly.
+func TestBusWithAFullQueue(t *testing.T) {
+	h := manager(t, noneFailed)
+	path := h.Path(bus)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	full := func(call func(fd int, a syscall.Sockaddr) error, how int) (int, error) {
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|how, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { syscall.Close(fd) })
+		return fd, call(fd, &syscall.SockaddrUnix{Name: path})
+	}
+	fd, err := full(syscall.Bind, 0)
+	if err = errors.Join(err, syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = full(syscall.Connect, syscall.SOCK_NONBLOCK)
+	}
+	if !errors.Is(err, syscall.EAGAIN) {
+		t.Fatal(err)
+	}
+	if failed, err := Failed(t.Context(), h); err != nil || len(failed) > 0 {
+		t.Errorf("got %q, %v", failed, err)
+	}
 }
