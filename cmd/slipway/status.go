@@ -260,7 +260,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	for _, g := range present.Grouped(shown, all) {
 		n, name, reason := g[0], g[0].Name, present.ReasonOf(g[0], time.Now())
 		if len(g) > 1 {
-			name, reason = say.Count(len(g), "node"), present.CommonReason(n)+": "+someOf(present.NamesOf(g))
+			name, reason = say.Count(len(g), "node"), present.GroupReason(g, time.Now())+": "+someOf(present.NamesOf(g))
 		}
 		t.AppendRow(table.Row{name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(g), age(n.Since), present.PowersOf(g, time.Now()), reason})
 	}

@@ -163,6 +163,49 @@ func Grouped(nodes []site.NodeStatus, alone bool) [][]site.NodeStatus {
 // CommonReason is a node's reason as others can have it too: a command in it is of any node.
 func CommonReason(n site.NodeStatus) string { return strings.ReplaceAll(n.Reason, n.Name+"`", "NODE`") }
 
+// GroupReason is the reason of nodes that are shown as one: when they are tried again, what is the same of them in
+// detail, and how many are overdue for a look. Where details differ it says so.
+func GroupReason(group []site.NodeStatus, now time.Time) string {
+	var again []time.Time
+	same, stale := true, 0
+	for _, n := range group {
+		if n.Retry.After(now) {
+			again = append(again, n.Retry)
+		}
+		same = same && n.Detail == group[0].Detail
+		if FacetAges(n.Stale, now) != "" {
+			stale++
+		}
+	}
+	text := CommonReason(group[0])
+	switch {
+	case len(again) > 0:
+		text += " (" + againAt(again, len(group)) + ")"
+	case !same:
+		text += " (details differ: `slipway why NODE`)"
+	case group[0].Detail != "":
+		text += " (" + group[0].Detail + ")"
+	}
+	if stale > 0 {
+		text += fmt.Sprintf(" (%d not looked at in time)", stale)
+	}
+	return text
+}
+
+// againAt says when some of the nodes of a group are tried again.
+func againAt(times []time.Time, nodes int) string {
+	first := slices.MinFunc(times, time.Time.Compare).Local().Format(time.TimeOnly)
+	last := slices.MaxFunc(times, time.Time.Compare).Local().Format(time.TimeOnly)
+	text := "again at " + first
+	if first != last {
+		text = "again from " + first + " to " + last
+	}
+	if len(times) < nodes {
+		text = fmt.Sprintf("%d %s", len(times), text)
+	}
+	return text
+}
+
 // NamesOf are the names of nodes, sorted.
 func NamesOf(nodes []site.NodeStatus) []string {
 	var names []string

@@ -62,3 +62,34 @@ func TestSameCauseIsOneGroup(t *testing.T) {
 		t.Errorf("got %v", groups)
 	}
 }
+
+// Nodes that are shown as one lose nothing that each alone would say.
+func TestGroupHidesNothing(t *testing.T) {
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.Local)
+	node := func(change func(*site.NodeStatus)) site.NodeStatus {
+		n := site.NodeStatus{Name: "n", State: site.Retrying, Reason: "no answer"}
+		change(&n)
+		return n
+	}
+	again := func(minutes time.Duration) site.NodeStatus {
+		return node(func(n *site.NodeStatus) { n.Retry = now.Add(minutes * time.Minute) })
+	}
+	detail := func(text string) site.NodeStatus { return node(func(n *site.NodeStatus) { n.Detail = text }) }
+	stale := node(func(n *site.NodeStatus) {
+		n.Stale = map[site.Facet]time.Time{site.FacetPower: now.Add(-time.Hour)}
+	})
+	for want, group := range map[string][]site.NodeStatus{
+		"no answer":                                                 {detail(""), detail("")},
+		"no answer (again at 12:01:00)":                             {again(1), again(1)},
+		"no answer (again from 12:01:00 to 12:05:00)":               {again(5), again(1)},
+		"no answer (1 again at 12:05:00)":                           {again(5), again(-1)},
+		"no answer (40 % done)":                                     {detail("40 % done"), detail("40 % done")},
+		"no answer (details differ: `slipway why NODE`)":            {detail("40 % done"), detail("")},
+		"no answer (1 not looked at in time)":                       {stale, detail("")},
+		"no answer (2 again at 12:01:00) (1 not looked at in time)": {again(1), stale, again(1)},
+	} {
+		if got := present.GroupReason(group, now); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

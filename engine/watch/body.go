@@ -149,7 +149,7 @@ func (m *model) troubleRows(s *sheet) {
 	for _, g := range groups[:min(len(groups), mostTroubles)] {
 		who, reason := g[0].Name, present.ReasonOf(g[0], m.now)
 		if len(g) > 1 {
-			who, reason = say.Count(len(g), "node"), present.CommonReason(g[0])+": "+say.Some(present.NamesOf(g), 4)
+			who, reason = say.Count(len(g), "node"), present.GroupReason(g, m.now)+": "+say.Some(present.NamesOf(g), 4)
 		}
 		s.item("-", fmt.Sprintf("%s %s for %s: %s", who, g[0].State, present.Age(g[0].Since, m.now), reason))
 	}

@@ -1,10 +1,10 @@
 package github
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -31,6 +31,7 @@ type teller struct {
 	shown int
 	told  site.Told
 	wrong error
+	log   bytes.Buffer // what is logged as a warning
 }
 
 func (w *world) teller(github *Repository) *teller {
@@ -44,7 +45,7 @@ func (t *teller) up() {
 	t.wrong = nil
 	t.mu.Unlock()
 	t.Reporter = pullrequest.New(pullrequest.Config{
-		Site: "berlin", Checks: t.github, Talk: t.github, Outbox: t, Log: slog.New(slog.DiscardHandler),
+		Site: "berlin", Checks: t.github, Talk: t.github, Outbox: t, Log: t.logger(),
 		Told: func(_ context.Context, told site.Told) error {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -58,6 +59,9 @@ func (t *teller) up() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			t.wrong = err
+			if err != nil { // as the engine does
+				fmt.Fprintf(&t.log, "site has a problem: %v\n", err)
+			}
 		},
 	})
 	ctx, cancel := context.WithCancel(t.w.t.Context())

@@ -128,7 +128,7 @@ func explain(err error, need string) error {
 
 func refusal(e *gh.ErrorResponse, need string) error {
 	code := e.Response.StatusCode
-	what := fmt.Sprintf("GitHub answers %d: %s", code, said(e.Message))
+	what := fmt.Sprintf("GitHub answers %d: %s", code, strings.TrimSuffix(said(e.Message), "."))
 	for _, x := range e.Errors {
 		what += fmt.Sprintf(" (%s %s %s)", said(x.Field), said(x.Code), said(x.Message))
 	}
@@ -155,7 +155,7 @@ var forbidden = []struct{ says, do string }{
 	{"saml", "authorize the token for the organization's single sign-on (Configure SSO, in the settings of the token)"},
 	{"ip allow list", "add this host's address to the organization's IP allow list"},
 	{"archived", "the repository is archived: unarchive it, or take `--github` away"},
-	{"is locked", "the conversation is locked: unlock it, or give Slipway's account the role Write"},
+	{"is locked", "the conversation is locked: unlock it; while it is, no App can comment, and an account needs the role Write"},
 	{"suspended", "the account or the App's installation is suspended: its owner has to lift that"},
 	{"blocked", "access is blocked: ask the owner of the repository, or GitHub's support"},
 	{"forbids access via a", "an owner of the organization has to allow this kind of token, or approve this one"},

@@ -32,12 +32,30 @@ func unread(name string, v *site.Review) forge.Check {
 	}
 }
 
-// unwritten is the check of a proposal whose comment the forge rejects.
-func unwritten(c forge.Check) forge.Check {
+// unwritten is the check of a proposal whose comment should say what is destroyed, and cannot be written.
+func unwritten(c forge.Check, verdict forge.Verdict, why string) forge.Check {
 	return forge.Check{
-		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
-		Title: "the comment that says what is destroyed cannot be written; see `slipway status`",
+		Commit: c.Commit, Name: c.Name, Verdict: verdict, URL: c.URL,
+		Title:   "the comment that says what is destroyed cannot be written; see `slipway status`",
+		Summary: "Slipway cannot write the comment: " + why,
 	}
+}
+
+// muted is a good check while the comment cannot be written. It is not good while people cannot read what is
+// destroyed.
+func muted(c forge.Check, unread bool, why string) forge.Check {
+	if unread {
+		return unwritten(c, forge.Pending, why)
+	}
+	const note = "no comment, see `slipway status`: "
+	title, about := c.Title, ""
+	if i := strings.LastIndex(title, " ("); i >= 0 { // the commits
+		title, about = title[:i], title[i:]
+	}
+	first, _, _ := strings.Cut(c.Summary, "\n\n")
+	c.Title = note + site.Shorten(title, maxVerdict-len(note)) + about
+	c.Summary = first + "\n\nSlipway cannot write the comment: " + why
+	return c
 }
 
 // superseded is the check of a commit that another commit has replaced.

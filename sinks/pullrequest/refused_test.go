@@ -120,7 +120,11 @@ func TestRefused(t *testing.T) {
 		v.Problem = "broken"
 		d.announce(v)
 		d.after(12 * time.Hour)
-		d.did("check head2 success", "comment 1 plan")
+		d.did("check head2 success", "comment 1 plan", "check head2 success")
+		const want = "no comment, see `slipway status`: 1 node changes: 1 reboot, 0 wiped (head2 on base1)"
+		if is := d.checks["head2"][1]; is.Title != want || !strings.Contains(is.Summary, "too many") {
+			t.Errorf("the check says %q, %q", is.Title, is.Summary)
+		}
 		if got := d.problems[len(d.problems)-1]; !strings.HasPrefix(got, "check head1 failure") || !strings.HasPrefix(d.problems[0], "comment 2 plan") {
 			t.Errorf("people were told %q", d.problems)
 		}
@@ -131,6 +135,9 @@ func TestRefused(t *testing.T) {
 		d.after(48 * time.Hour)
 		if n := d.requests(); n > 0 {
 			t.Errorf("%d requests later", n)
+		}
+		if all := d.checks["head2"]; len(all) != 2 {
+			t.Errorf("in the end the check says %q", all[len(all)-1].Title)
 		}
 	})
 }

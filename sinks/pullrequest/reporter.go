@@ -124,6 +124,7 @@ func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
 	how(&is)
 	if was != nil && was.equal(&is) {
 		r.wishes[number] = &is
+		r.rouse() // what has failed is tried again
 		return nil
 	}
 	is.Changed = time.Now()
@@ -133,11 +134,16 @@ func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
 	if err := r.put(ctx, &is); err != nil {
 		return err
 	}
+	r.rouse()
+	return nil
+}
+
+// rouse has Run look again at what to report.
+func (r *Reporter) rouse() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // Run is already woken
 	}
-	return nil
 }
 
 // told changes a wish because the forge was told something.

@@ -169,7 +169,10 @@ func TestCommentIsRefused(t *testing.T) {
 			v.Comment, v.Set = "another", "fedcba9876543210"
 			d.announce(v)
 			d.after(time.Hour)
-			d.did("check head1 pending")
+			d.did("check head1 pending", "check head1 pending")
+			if is := d.checks["head1"][2]; !strings.Contains(is.Title, "cannot be written") || !strings.Contains(is.Summary, "comment 1 plan") {
+				t.Errorf("the check says %q, %q", is.Title, is.Summary)
+			}
 			if len(d.problems) == 0 || !strings.Contains(d.problems[len(d.problems)-1], "comment 1 plan") {
 				t.Errorf("people are told %q", d.problems)
 			}
@@ -181,7 +184,7 @@ func TestCommentIsRefused(t *testing.T) {
 			d.did()
 			d.after(3 * time.Hour)
 			d.did("check head1 error")
-			if title := d.checks["head1"][2].Title; !strings.Contains(title, "cannot be written") {
+			if title := d.checks["head1"][3].Title; !strings.Contains(title, "cannot be written") {
 				t.Errorf("the check says %q", title)
 			}
 		})

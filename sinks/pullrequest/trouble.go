@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -48,6 +49,7 @@ type try struct {
 	rest     time.Time // no attempt until then
 	gone     time.Time // since when the forge does not find it or rejects it
 	problem  error     // one that a person must solve
+	logged   string    // what was logged last
 }
 
 // isHopeless reports whether to give up on a task: the forge has rejected it, or not found its target, for goneFor.
@@ -73,7 +75,7 @@ func (r *Reporter) learn(ctx context.Context, w *wish, t task, err error) {
 	case errors.As(err, &limited):
 		r.silent(limited)
 	default:
-		r.failed(w, t, err)
+		r.failed(ctx, w, t, err)
 	}
 }
 
@@ -85,8 +87,8 @@ func (r *Reporter) silent(l *forge.Limited) {
 	}
 }
 
-// failed makes a line rest. A task that needs a person rests longer.
-func (r *Reporter) failed(w *wish, t task, err error) {
+// failed makes a line rest. A task that needs a person rests longer. The same trouble of a task is logged once.
+func (r *Reporter) failed(ctx context.Context, w *wish, t task, err error) {
 	l := &r.lines[t.part.line()]
 	wait := min(firstBackoff<<min(l.failures, 10), maxBackoff)
 	wait = time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
@@ -101,7 +103,14 @@ func (r *Reporter) failed(w *wish, t task, err error) {
 		r.tries[t] = x
 	}
 	x.failed(err)
-	r.Log.Warn("a proposal could not be reported on; trying again", "proposal", t.number, "revision", w.Head, "err", err)
+	if text := err.Error(); text != x.logged {
+		x.logged = text
+		level := slog.LevelWarn
+		if r.problem() == err { // who receives it logs it
+			level = slog.LevelInfo
+		}
+		r.Log.Log(ctx, level, "a proposal could not be reported on; trying again", "proposal", t.number, "revision", w.Head, "err", err)
+	}
 }
 
 func (x *try) failed(err error) {
@@ -124,7 +133,7 @@ func (x *try) failed(err error) {
 
 // complain tells Problem what prevents reporting, if that has changed.
 func (r *Reporter) complain() {
-	err := cmp.Or(r.forge.problem, r.lines[lineChecks].problem, r.lines[lineComments].problem, r.refused())
+	err := r.problem()
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -133,6 +142,11 @@ func (r *Reporter) complain() {
 		r.said = text
 		r.Problem(err)
 	}
+}
+
+// problem is the most important one that prevents reporting; nil for none.
+func (r *Reporter) problem() error {
+	return cmp.Or(r.forge.problem, r.lines[lineChecks].problem, r.lines[lineComments].problem, r.refused())
 }
 
 // refused is the first proposal's problem that a person must solve.

@@ -2,6 +2,7 @@ package pullrequest
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -48,8 +49,8 @@ type wish struct {
 	// Last is the last requested check, without its notes. It is written again if Head has received another check.
 	Last *forge.Check `json:"last,omitempty"`
 
-	// These are the reports still to make; each is nil once it is made. Merging the proposal destroys something if
-	// Green is set: that check is written once people can read the comment.
+	// These are the reports still to make; each is nil once it is made. Green is the check to write once people can
+	// read the comment: merging the proposal destroys something, or the comment could not be written so far.
 	Check   *forge.Check `json:"check,omitempty"`
 	Green   *forge.Check `json:"green,omitempty"`
 	Call    *site.Call   `json:"call,omitempty"`
@@ -61,6 +62,8 @@ type wish struct {
 	// Head.
 	Kept int64  `json:"kept,omitempty"`
 	Read string `json:"read,omitempty"`
+	// Unsaid is why the last comment could not be written, if a person must solve that; empty once one was.
+	Unsaid string `json:"unsaid,omitempty"`
 	// Maybe are the digests of texts that were replaced before it was known whether they were written.
 	Maybe []string `json:"maybe,omitempty"`
 	// Called are the needs for which people were called.
@@ -157,19 +160,41 @@ func names(v *site.Review) string {
 }
 
 // judge sets the check to the result of a review. If merging destroys something, the check succeeds only once
-// people can read what. Until then a check that has succeeded before becomes pending.
+// people can read what. Until then a check that has succeeded before becomes pending. While comments cannot be
+// written, the check says so.
 func (w *wish) judge(name string, v *site.Review) {
 	c, names := verdictOf(name, v), names(v)
+	hidden := names != "" && w.Read != names
 	w.Green = nil
 	switch {
-	case c.Verdict != forge.Success || names == "" || v.Comment == "" || w.Read == names:
+	case c.Verdict != forge.Success || v.Comment == "" || !hidden && w.Unsaid == "":
 		w.say(c)
 		return
+	case w.Unsaid != "":
+		w.say(muted(c, hidden, w.Unsaid))
 	case w.Verdict == forge.Success:
 		w.say(unread(name, v))
 	}
 	w.Green = &c
 }
+
+// mute makes the check say that the comment cannot be written, and why.
+func (w *wish) mute(why string) {
+	w.Unsaid = why
+	if w.Merged {
+		return
+	}
+	if w.Green == nil && w.Verdict == forge.Success {
+		good := *cmp.Or(w.Check, w.Last)
+		w.Green = &good
+	}
+	if w.Green != nil {
+		w.say(muted(*w.Green, w.Comment.isUnread(w), why))
+	}
+}
+
+// isUnread reports whether the comment names destruction that people could not read yet.
+func (c *comment) isUnread(w *wish) bool { return c.Names != "" && c.Names != w.Read }
 
 // at makes the wish about these commits. It drops the pending reports about another head.
 func (w *wish) at(head, base string) {

@@ -44,6 +44,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		r.complain()
 		if wait == 0 {
 			r.learn(ctx, w, t, r.tell(ctx, w, t))
+			r.mute(ctx, w, t)
 			continue
 		}
 		timer := time.NewTimer(wait)
@@ -257,6 +258,26 @@ func (r *Reporter) sendComment(ctx context.Context, w *wish) error {
 // maxWritten bounds the checks that are written for a commit. GitHub accepts a thousand statuses of one name.
 const maxWritten = 900
 
+// mute has the check say that a comment cannot be written until a person acts.
+func (r *Reporter) mute(ctx context.Context, w *wish, t task) {
+	x := r.tries[t]
+	if t.part != partComment || x == nil || x.problem == nil {
+		return
+	}
+	why := site.Shorten(x.problem.Error(), maxLine)
+	if w.Unsaid == why {
+		return
+	}
+	err := r.told(ctx, w.Number, func(is *wish) {
+		if is.Comment == w.Comment {
+			is.mute(why)
+		}
+	})
+	if err != nil {
+		r.Log.Warn("the check does not say yet that the comment cannot be written", "proposal", w.Number, "err", err)
+	}
+}
+
 // affordable is the check itself, or near the forge's limit an error check. That one is the last, and nobody merges
 // by it.
 func (r *Reporter) affordable(c forge.Check) forge.Check {
@@ -330,15 +351,17 @@ func (w *wish) outranks(o *wish) bool {
 	return w.Number < o.Number
 }
 
-// reads records what people can read about a comment's head. If the comment could not be written, the check does
-// not succeed.
+// reads records what people can read about a comment's head. If Slipway no longer tries to write a comment that
+// names destruction, the check fails; any other check goes on saying that there is no comment.
 func (w *wish) reads(c *comment, hopeless bool) {
 	switch {
 	case !hopeless:
-		w.Read = c.Names
-	case w.Green != nil:
-		never := unwritten(*w.Green)
+		w.Read, w.Unsaid = c.Names, ""
+	case w.Green != nil && c.isUnread(w):
+		never := unwritten(*w.Green, forge.Error, w.Unsaid)
 		w.Green = &never
+	default:
+		w.Green = nil
 	}
 }
 

@@ -247,7 +247,7 @@ func (c *call) createComment() answer {
 	if p == nil {
 		return notFound
 	}
-	if p.locked && c.repo.role(c.who.user) < Write && c.who.install == nil {
+	if p.locked && (c.who.install != nil || c.repo.role(c.who.user) < Write) {
 		return *refused("Unable to create comment because issue is locked.")
 	}
 	body, bad := c.said()

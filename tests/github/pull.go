@@ -271,12 +271,17 @@ func (p *Pull) merge(id string, who *User, app *App) {
 	p.emit("closed", who, nil)
 }
 
-// Lock keeps those who may not write from commenting.
-func (p *Pull) Lock(login string) {
+// Lock keeps those who may not write from commenting, and Apps whatever they may.
+func (p *Pull) Lock(login string) { p.lock(login, true, "locked") }
+
+// Unlock ends what Lock did.
+func (p *Pull) Unlock(login string) { p.lock(login, false, "unlocked") }
+
+func (p *Pull) lock(login string, locked bool, event string) {
 	p.repo.s.mu.Lock()
 	defer p.repo.s.mu.Unlock()
-	p.locked = true
-	p.happened("locked", p.repo.s.user(login), nil, "")
+	p.locked = locked
+	p.happened(event, p.repo.s.user(login), nil, "")
 }
 
 // change locks the double for a change of a pull request that is open, or is

@@ -156,7 +156,7 @@ func TestLag(t *testing.T) {
 // A comment that was hidden, locked out, or written by way of an App says so.
 func TestCommentsOfKinds(t *testing.T) {
 	w := start(t)
-	app, _ := w.app()
+	app, in := w.app()
 	c := w.as(w.Token("ada", "repo"))
 	p := w.propose("feature")
 	p.CommentBy("ada", app, "/slipway plan").Hide("outdated")
@@ -164,8 +164,11 @@ func TestCommentsOfKinds(t *testing.T) {
 	w.CarriageReturns(true)
 	good(c.Issues.CreateComment(ctx, "acme", "site", 1, &client.IssueComment{Body: client.String("one\ntwo\r\n")}))(t)
 	want(t, "lines", p.Comments()[1].Body(), "one\r\ntwo\r\n")
-	_, _, err := w.as(w.Token("ben", "repo")).Issues.CreateComment(ctx, "acme", "site", 1, &client.IssueComment{Body: client.String("x")})
-	want(t, "who may not write", status(err), 403)
+	say := func(as string) error {
+		return failure(w.as(as).Issues.CreateComment(ctx, "acme", "site", 1, &client.IssueComment{Body: client.String("x")}))
+	}
+	want(t, "who may not write", status(say(w.Token("ben", "repo"))), 403)
+	want(t, "an App", message(say(in.Token())), "Unable to create comment because issue is locked.")
 	req, err := c.NewRequest("GET", "repos/acme/site/issues/1/comments", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +182,11 @@ func TestCommentsOfKinds(t *testing.T) {
 	}
 	if len(all) != 2 || all[0].Via == nil || all[0].Via.Slug != "slipway" || all[0].Minimized == nil || all[0].Minimized.Reason != "outdated" || all[1].Via != nil || all[1].Minimized != nil {
 		t.Errorf("the comments are %+v", all)
+	}
+	p.Unlock("ada")
+	want(t, "an App, once it is unlocked", status(say(in.Token())), 200)
+	if e := w.happened(1); !slices.Contains(e, "locked ada") || !slices.Contains(e, "unlocked ada") {
+		t.Errorf("the timeline has %q", e)
 	}
 }
 
