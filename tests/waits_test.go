@@ -57,7 +57,7 @@ var leftOut = map[string]string{
 
 // bubbles run what they are given in a bubble of package synctest, where a sleep
 // takes no time.
-var bubbles = []string{"synctest.Test", "inBubble", "inBox", "in"}
+var bubbles = []string{"synctest.Test", "inBubble", "inBox", "inWorld", "in"}
 
 // inBubbles are the functions that are called within bubbles only, and sleep.
 var inBubbles = []string{

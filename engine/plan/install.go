@@ -102,9 +102,10 @@ func permitted(step site.Step, n *site.Node, m site.Memory) bool {
 }
 
 // notReported says what is known of an installed system that has not proven
-// itself.
+// itself. A system that answered before the installation says nothing of it.
 func notReported(n *site.Node, m site.Memory, generation int) string {
-	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && mk.Generation < generation {
+	mk, i := m.Observed.Marker, m.Recorded.Installed
+	if mk != nil && mk.Node == n.Name && mk.Generation < generation && (i == nil || m.Observed.Facets[site.FacetOS].Seen.After(i.Since)) {
 		return fmt.Sprintf("generation %d was installed, and the system that answers says that it is generation %d", generation, mk.Generation)
 	}
 	return fmt.Sprintf("generation %d is installed, and Slipway has not seen from inside yet that it runs", generation)
