@@ -34,7 +34,7 @@ type bomb struct {
 	long bool
 }
 
-var overrun = []string{"too-slow", "too-large", "too-deep"}
+var overrun = []string{"too-slow", "too-large", "too-deep", "too-many-operators"}
 
 // bombs are every way that we know to keep an evaluation busy.
 func bombs() []bomb {
