@@ -28,7 +28,7 @@ func TestWaitForShutdownIsShownAsItPasses(t *testing.T) {
 		reports, first := w.told.reports(), w.node("a")
 		w.after(20 * time.Second)
 		second := w.node("a")
-		if first.Detail == second.Detail || !waits() || !strings.HasSuffix(second.Detail, " of 3m20s") {
+		if first.Detail == second.Detail || !waits() || !strings.HasSuffix(second.Detail, " of at most 3m20s") {
 			t.Errorf("it shows %q, 20 s later %q", first.Detail, second.Detail)
 		}
 		if first.Reason != second.Reason || second.State != site.Progressing || w.told.reports() != reports {
