@@ -73,7 +73,7 @@ func (e *Engine) announceGate(w *worker, s site.Step) *held {
 	}
 	e.waitLocked(w, branchWritten)
 	h := &held{state: site.Blocked, release: "the next write of the status branch; nothing to do",
-		sentence: fmt.Sprintf("Slipway sets the password with epoch %d of account %s after the status branch names it, and the branch does not yet: a host that replaces this one could not log in to the BMC", d.Epoch, d.Account)}
+		sentence: fmt.Sprintf("Slipway sets the password with epoch %d of account %s only after the status branch names it, which it does not do yet; otherwise a host that replaces this one could not log in to the BMC", d.Epoch, d.Account)}
 	if p, failed := e.problems[branchProblem]; failed {
 		h.detail, h.release = p.What, "a write of the status branch that succeeds: Slipway keeps trying"
 	}

@@ -69,7 +69,7 @@ const namedBeside = 2
 const shownTexts = 3
 
 // othersDiffer ends the message of a finding that stands for others with other texts.
-const othersDiffer = "; for others it is alike, and differs in details"
+const othersDiffer = "; for the others the details differ"
 
 // lineKey is what the findings have in common that one line makes of many nodes or entries.
 type lineKey struct {

@@ -50,7 +50,7 @@ func TestFoldByLine(t *testing.T) {
 		want []string
 	}{
 		{[]site.Finding{at("n1", "rack", "rack is 3"), at("n2", "rack", "rack is 4"), at("n3", "rack", "rack is 5"), at("n4", "rack", "rack is 6")},
-			[]string{"n1 has it", "n2 has it", "n3 and n4 have it; for others it is alike, and differs in details"}},
+			[]string{"n1 has it", "n2 has it", "n3 and n4 have it; for the others the details differ"}},
 		{[]site.Finding{at("n1", "interfaces.eno1.link", "no a"), at("n2", "interfaces.eno2.link", "no b")}, []string{"n1 has it", "n2 has it"}},
 		{[]site.Finding{at("n1", "interfaces.eno1.link", "no a"), at("n2", "interfaces.eno2.link", "no a")}, []string{"n1 and n2 have it"}},
 		{[]site.Finding{at("n1", "vlans.bond0.20.network", "no a"), at("n2", "vlans.br0.network", "no a")}, []string{"n1 and n2 have it"}},
@@ -64,7 +64,7 @@ func TestFoldByLine(t *testing.T) {
 		{[]site.Finding{at("n1", "boot.order", "no A"), at("n1", "boot.order", "no B"), at("n2", "boot.order", "no A"), at("n2", "boot.order", "no B")},
 			[]string{"n1 and n2 have it", "n1 and n2 have it"}},
 		{[]site.Finding{at("", "racks.r1.domain", "a"), at("", "racks.r2.domain", "b"), at("", "racks.r3.domain", "c"), at("", "racks.r4.domain", "d"), at("", "racks.r5.domain", "e")},
-			[]string{"", "", "racks.r3.domain, racks.r4.domain and racks.r5.domain have it; for others it is alike, and differs in details"}},
+			[]string{"", "", "racks.r3.domain, racks.r4.domain and racks.r5.domain have it; for the others the details differ"}},
 		{[]site.Finding{at("", "racks.r1.domain", "a"), at("", "racks.r1.location", "b")}, []string{"", ""}},
 		{[]site.Finding{file("n1", "n1-a is like n1"), file("n2", "n2-a is like n2")}, []string{"", ""}},
 		{[]site.Finding{file("n1", "nodes.n1.rack is 3"), file("n1", "the node n11 is like xn1")}, []string{"", "n1 has it"}},

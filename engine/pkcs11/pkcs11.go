@@ -66,7 +66,7 @@ type Choice struct {
 	Key   Key
 }
 
-// Seal seals a secret to a key, and opens it once to prove that the token does. The note about a refused PIN is kept
+// Seal seals a secret to a key by the first mechanism that the token opens, which it tries. The note about a refused PIN is kept
 // beside file, where the secret will be.
 func Seal(c Choice, p Purpose, secret []byte, file string) (text []byte, to Token, err error) {
 	s, err := readSettings(c.Settings)

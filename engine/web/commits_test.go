@@ -50,7 +50,7 @@ func TestCommitsAreListed(t *testing.T) {
 	f := &fleet{said: "quiet", many: 150}
 	h := opened(t, f)
 	_, page := asked(h, "GET", "/sites/berlin/commits", "")
-	for _, part := range []string{`href="/sites/berlin/commits/` + newRack + `"><code>89abcdef0123</code> Install db-1 again quiet</a>`, "new-rack, quiet", "lacks the revision in force", "152 commits. Listed", "Branches left out: 3.",
+	for _, part := range []string{`href="/sites/berlin/commits/` + newRack + `"><code>89abcdef0123</code> Install db-1 again quiet</a>`, "new-rack, quiet", "lacks the revision in force", "152 commits. Listed", "Branches left out: 3, the last by name.",
 		`rel="next"`, "not planned: it could not be fetched: quiet", `href="/sites/berlin/commits" aria-current="page"`} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the list has no %q", part)
